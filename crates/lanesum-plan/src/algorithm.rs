@@ -1,0 +1,238 @@
+//! The closed set of algorithms. Each carries what makes it admissible, so an inadmissible one can't be written: fields
+//! are private, and only the plan, which holds the gates' evidence, can construct one.
+//!
+//! ```compile_fail,E0423
+//! // Nobody else has the evidence.
+//! let forged = lanesum_plan::Algorithm::Alone(lanesum_plan::Alone(()));
+//! ```
+//! ```compile_fail,E0451
+//! fn forged(plan: &lanesum_plan::Plan, peers: lanesum_plan::OneShotPull) -> lanesum_plan::OneShotPull {
+//!     lanesum_plan::OneShotPull { payload: todo!(), ..peers }
+//! }
+//! ```
+//! ```compile_fail,E0624
+//! let forged = lanesum_plan::HeaderOnly::new(todo!());
+//! ```
+//!
+//! | algorithm | data path |
+//! |---|---|
+//! | `alone` | one rank: its input is its result |
+//! | `header_only` | nothing to exchange, or a barrier: ranks only compare what they called |
+//! | `one_shot_pull` | every rank reads all inputs and sums all of them |
+//! | `two_shot_pull` | every rank reads all inputs of its own shard, sums it, and reads the other sums |
+
+use std::ops::Range;
+
+use crate::closed::closed_words;
+use crate::gates::{OneShotFit, Payload, Peers, Single, TwoShotFit};
+use crate::{Bytes, Elements, Rank};
+
+/// The bytes of a cache line, the unit in which cores exchange data.
+pub const LINE: u64 = 64;
+
+closed_words! {
+    /// The name of an algorithm without its evidence, for descriptors, counters and people.
+    pub enum AlgorithmName ("algorithm") {
+        /// One rank, nobody to exchange with.
+        Alone = 0 => "alone",
+        /// Headers alone, no payload.
+        HeaderOnly = 1 => "header_only",
+        /// Every rank reads everything and sums everything.
+        OneShotPull = 2 => "one_shot_pull",
+        /// Every rank sums one shard and reads the others.
+        TwoShotPull = 3 => "two_shot_pull",
+    }
+}
+
+impl AlgorithmName {
+    /// The name as text; the same as [`AlgorithmName::name`].
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.name()
+    }
+}
+
+closed_words! {
+    /// How bytes reach a peer.
+    pub enum Path ("path") {
+        /// They don't.
+        None = 0 => "none",
+        /// Through memory that all ranks have mapped.
+        SharedMemory = 1 => "shared_memory",
+    }
+}
+
+closed_words! {
+    /// What executes the reduction.
+    pub enum Engine ("engine") {
+        /// The cores of this host.
+        Host = 0 => "host",
+    }
+}
+
+/// One decision: what will run, with the evidence that it may.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// One rank.
+    Alone(Alone),
+    /// No payload.
+    HeaderOnly(HeaderOnly),
+    /// All ranks sum all.
+    OneShotPull(OneShotPull),
+    /// Each rank sums a shard.
+    TwoShotPull(TwoShotPull),
+}
+
+impl Algorithm {
+    /// The name.
+    #[must_use]
+    #[inline]
+    pub const fn name(&self) -> AlgorithmName {
+        match self {
+            Algorithm::Alone(_) => AlgorithmName::Alone,
+            Algorithm::HeaderOnly(_) => AlgorithmName::HeaderOnly,
+            Algorithm::OneShotPull(_) => AlgorithmName::OneShotPull,
+            Algorithm::TwoShotPull(_) => AlgorithmName::TwoShotPull,
+        }
+    }
+
+    /// How bytes reach a peer.
+    #[must_use]
+    #[inline]
+    pub const fn path(&self) -> Path {
+        match self {
+            Algorithm::Alone(_) => Path::None,
+            Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => Path::SharedMemory,
+        }
+    }
+
+    /// What executes it.
+    #[must_use]
+    #[inline]
+    pub const fn engine(&self) -> Engine {
+        match self {
+            Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
+                Engine::Host
+            }
+        }
+    }
+}
+
+/// The only rank keeps its values. Evidence: the world has one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alone {
+    _single: Single,
+}
+
+impl Alone {
+    pub(crate) const fn new(single: Single) -> Alone {
+        Alone { _single: single }
+    }
+}
+
+/// Ranks compare headers. Evidence: there are peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderOnly {
+    _peers: Peers,
+}
+
+impl HeaderOnly {
+    pub(crate) const fn new(peers: Peers) -> HeaderOnly {
+        HeaderOnly { _peers: peers }
+    }
+}
+
+/// Every rank reads and sums everything. Evidence: there are peers and a payload, and a chunk fits half the staging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OneShotPull {
+    _peers: Peers,
+    payload: Payload,
+    fit: OneShotFit,
+}
+
+impl OneShotPull {
+    #[inline]
+    pub(crate) const fn new(peers: Peers, payload: Payload, fit: OneShotFit) -> OneShotPull {
+        OneShotPull {
+            _peers: peers,
+            payload,
+            fit,
+        }
+    }
+
+    /// The most elements that one epoch moves; a whole number of cache lines.
+    #[must_use]
+    #[inline]
+    pub const fn chunk(&self) -> Elements {
+        self.fit.chunk()
+    }
+
+    /// How many epochs the call takes; at least one.
+    #[must_use]
+    #[inline]
+    pub const fn chunks(&self) -> u64 {
+        self.payload.elements().div_ceil(self.fit.chunk().get())
+    }
+}
+
+/// Every rank sums one shard and reads the other sums. Evidence: there are peers and a payload, and a chunk and the
+/// largest shard's result fit half the staging together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TwoShotPull {
+    peers: Peers,
+    payload: Payload,
+    fit: TwoShotFit,
+}
+
+impl TwoShotPull {
+    #[inline]
+    pub(crate) const fn new(peers: Peers, payload: Payload, fit: TwoShotFit) -> TwoShotPull {
+        TwoShotPull { peers, payload, fit }
+    }
+
+    /// The most elements that one epoch moves; a whole number of cache lines.
+    #[must_use]
+    #[inline]
+    pub const fn chunk(&self) -> Elements {
+        self.fit.chunk()
+    }
+
+    /// How many epochs the call takes; at least one.
+    #[must_use]
+    #[inline]
+    pub const fn chunks(&self) -> u64 {
+        self.payload.elements().div_ceil(self.fit.chunk().get())
+    }
+
+    /// The elements that this rank sums, of a chunk with this many. Shards follow one another in the order of the
+    /// ranks and hold `ceil(lines / world)` cache lines each as long as there are any left, so the last one may be
+    /// shorter, end within a line, or be empty; those before it are empty only if all after it are. The shard of a rank
+    /// outside this world is empty.
+    #[must_use]
+    #[inline]
+    pub const fn shard(&self, chunk_elements: u64, rank: Rank) -> Range<u64> {
+        let world = self.peers.world().get() as u64;
+        let per_line = self.fit.line_elements();
+        let size = chunk_elements
+            .div_ceil(per_line)
+            .div_ceil(world)
+            .saturating_mul(per_line);
+        let start = size.saturating_mul(rank.index() as u64);
+        let end = start.saturating_add(size);
+        if end <= chunk_elements {
+            start..end
+        } else if start <= chunk_elements {
+            start..chunk_elements
+        } else {
+            chunk_elements..chunk_elements
+        }
+    }
+
+    /// Where in a staging half the results of this rank's shard start; a whole number of cache lines.
+    #[must_use]
+    #[inline]
+    pub const fn result_offset(&self) -> Bytes {
+        self.fit.result_offset()
+    }
+}

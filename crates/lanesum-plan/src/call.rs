@@ -1,0 +1,198 @@
+//! What a rank called, in the three forms in which others meet it: 32 bits that ride in every header, four words that
+//! are read when those bits differ, and a line for people.
+//!
+//! The digest is computed on every call, so it costs a handful of multiplications and nothing else. It is
+//! `mix(elements + code * golden) + label * golden + ordinal` in 32 bits, where `golden` is 2^32 divided by the golden
+//! ratio, whose small multiples keep far from one another. That gives three guarantees beyond chance:
+//!
+//! 1. Calls that differ in one of element count, label, ordinal or code alone (below 2^32, or with equal upper halves)
+//!    always differ: each step is a bijection in each of its terms.
+//! 2. Calls at the same ordinal and label that differ in code *and* count differ as long as the counts are less than
+//!    three million apart.
+//! 3. Calls that differ in label *and* ordinal differ as long as the labels are less than a thousand and the ordinals
+//!    less than a million apart.
+//!
+//! Anything else collides with a chance of 2^-32.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{fold, mix32};
+use crate::{AlgorithmName, Buffers, Dtype, Elements, Label, Operation, Request};
+
+/// The number of words that describe a call to peers.
+pub const CALL_WORDS: usize = 4;
+
+/// One collective call of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// A reduction of which every rank gets the result.
+    AllReduce {
+        /// What was asked for.
+        request: Request,
+        /// What the plan decided.
+        algorithm: AlgorithmName,
+        /// The number of this call on its communicator.
+        ordinal: u64,
+    },
+    /// A meeting of all ranks.
+    Barrier {
+        /// The caller's mark.
+        label: Option<Label>,
+        /// The number of this call on its communicator.
+        ordinal: u64,
+    },
+    /// A division of the ranks into new communicators.
+    Split {
+        /// Which group this rank goes to; differs from rank to rank.
+        color: u64,
+        /// The order within the group; differs from rank to rank.
+        key: u64,
+        /// The number of this call on its communicator.
+        ordinal: u64,
+    },
+}
+
+// The first descriptor word: bits 0-1 the algorithm, 2-3 the operation, 4-5 the dtype, 6 the kind of buffer, 7 whether
+// there is a label, 8-9 the kind of call; all others are zero.
+const OPERATION: u32 = 2;
+const DTYPE: u32 = 4;
+const BUFFERS: u32 = 6;
+const LABELLED: u32 = 7;
+const KIND: u32 = 8;
+const KIND_ALL_REDUCE: u64 = 1;
+const KIND_BARRIER: u64 = 2;
+const KIND_SPLIT: u64 = 3;
+
+/// 2^32 divided by the golden ratio, odd.
+const GOLDEN: u32 = 0x9E37_79B1;
+
+impl Call {
+    /// The number of this call on its communicator.
+    #[must_use]
+    pub const fn ordinal(&self) -> u64 {
+        match self {
+            Call::AllReduce { ordinal, .. } | Call::Barrier { ordinal, .. } | Call::Split { ordinal, .. } => *ordinal,
+        }
+    }
+
+    /// 32 bits that are equal on all ranks exactly if all made the same call, up to a chance of 2^-32. The colour and
+    /// key of a split are left out: there ranks are meant to differ.
+    #[must_use]
+    #[inline]
+    pub const fn digest(&self) -> u32 {
+        let [code, elements, label, ordinal] = match self {
+            Call::AllReduce { .. } | Call::Barrier { .. } => self.to_words(),
+            Call::Split { ordinal, .. } => [KIND_SPLIT << KIND, 0, 0, *ordinal],
+        };
+        let what = mix32(fold(elements).wrapping_add((code as u32).wrapping_mul(GOLDEN)));
+        what.wrapping_add(fold(label).wrapping_mul(GOLDEN))
+            .wrapping_add(fold(ordinal))
+    }
+
+    /// The call as descriptor words: packed codes, elements (or colour), label (or key), ordinal.
+    #[must_use]
+    #[inline]
+    pub const fn to_words(&self) -> [u64; CALL_WORDS] {
+        match self {
+            Call::AllReduce {
+                request,
+                algorithm,
+                ordinal,
+            } => {
+                let (labelled, label) = pack(request.label);
+                let code = KIND_ALL_REDUCE << KIND
+                    | labelled
+                    | request.buffers.code() << BUFFERS
+                    | request.dtype.code() << DTYPE
+                    | request.operation.code() << OPERATION
+                    | algorithm.code();
+                [code, request.elements.get(), label, *ordinal]
+            }
+            Call::Barrier { label, ordinal } => {
+                let (labelled, label) = pack(*label);
+                [KIND_BARRIER << KIND | labelled, 0, label, *ordinal]
+            }
+            Call::Split { color, key, ordinal } => [KIND_SPLIT << KIND, *color, *key, *ordinal],
+        }
+    }
+
+    /// The call that these words describe; `None` if [`Call::to_words`] can't have written them. The words may come
+    /// from a hostile peer.
+    #[must_use]
+    pub fn from_words(words: [u64; CALL_WORDS]) -> Option<Call> {
+        let [code, second, third, ordinal] = words;
+        let label = if code >> LABELLED & 1 == 1 {
+            Some(Label::new(third))
+        } else {
+            None
+        };
+        let call = match code >> KIND {
+            KIND_ALL_REDUCE => Call::AllReduce {
+                request: Request {
+                    operation: Operation::from_code(code >> OPERATION & 3)?,
+                    dtype: Dtype::from_code(code >> DTYPE & 3)?,
+                    elements: Elements::new(second),
+                    buffers: Buffers::from_code(code >> BUFFERS & 1)?,
+                    label,
+                },
+                algorithm: AlgorithmName::from_code(code & 3)?,
+                ordinal,
+            },
+            KIND_BARRIER => Call::Barrier { label, ordinal },
+            KIND_SPLIT => Call::Split {
+                color: second,
+                key: third,
+                ordinal,
+            },
+            _ => return None,
+        };
+        (call.to_words() == words).then_some(call)
+    }
+}
+
+/// A label as the bit that says it is there and the word that holds it.
+const fn pack(label: Option<Label>) -> (u64, u64) {
+    match label {
+        Some(label) => (1 << LABELLED, label.get()),
+        None => (0, 0),
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::AllReduce {
+                request,
+                algorithm,
+                ordinal,
+            } => {
+                let Request {
+                    operation,
+                    dtype,
+                    elements,
+                    buffers,
+                    label,
+                } = request;
+                write!(f, "all_reduce of {elements} {dtype} by {operation}")?;
+                write_label(f, *label)?;
+                write!(f, ", call {ordinal}, {algorithm}, {buffers} buffers")
+            }
+            Call::Barrier { label, ordinal } => {
+                write!(f, "barrier")?;
+                write_label(f, *label)?;
+                write!(f, ", call {ordinal}")
+            }
+            Call::Split { color, key, ordinal } => write!(f, "split (color {color}, key {key}), call {ordinal}"),
+        }
+    }
+}
+
+fn write_label(f: &mut fmt::Formatter<'_>, label: Option<Label>) -> fmt::Result {
+    match label {
+        Some(label) => write!(f, " (label {label})"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,225 @@
+//! Gates: each asks one yes-or-no question. A yes is a value that can't be made otherwise, and an algorithm can't be
+//! constructed without the values it needs; a no is a [`Refusal`] with the facts.
+//!
+//! Values of this room are small and `Copy`: they travel inside the chosen [`crate::Algorithm`] on every call.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::LINE;
+use crate::closed::closed_words;
+use crate::{AlgorithmName, Bytes, Dtype, Elements, Limits, WorldSize};
+
+/// Why an algorithm does not run a request.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The algorithm is for one rank.
+    NeedsOneRank {
+        /// The number of ranks.
+        world: WorldSize,
+    },
+    /// The algorithm exchanges something, and there is nobody to exchange with.
+    NeedsPeers,
+    /// The algorithm moves a payload, and there is none.
+    NothingToExchange,
+    /// The algorithm moves no payload, and there is one.
+    CarriesNoPayload,
+    /// Another one is predicted to take less time.
+    Slower {
+        /// The predicted time of this one in microseconds.
+        predicted_us: f64,
+        /// The predicted time of the chosen one in microseconds.
+        chosen_us: f64,
+    },
+    /// It is predicted to take less time here, but not at all greater lengths, and the plan changes algorithm at most
+    /// once as lengths grow. Small staging can cause it: each of many chunks then pays for flags.
+    NotLasting {
+        /// The predicted time of this one in microseconds.
+        predicted_us: f64,
+        /// The predicted time of the chosen one in microseconds.
+        chosen_us: f64,
+    },
+    /// The policy pins another one.
+    PinnedElsewhere {
+        /// The pinned one.
+        pinned: AlgorithmName,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NeedsOneRank { world } => write!(f, "it is for one rank, and there are {world}"),
+            Refusal::NeedsPeers => write!(f, "there are no peers to exchange with"),
+            Refusal::NothingToExchange => write!(f, "there is nothing to exchange"),
+            Refusal::CarriesNoPayload => write!(f, "it moves no payload, and there is one"),
+            Refusal::Slower {
+                predicted_us,
+                chosen_us,
+            } => {
+                write!(f, "predicted {predicted_us:.2} us, the chosen one {chosen_us:.2} us")
+            }
+            Refusal::NotLasting {
+                predicted_us,
+                chosen_us,
+            } => write!(
+                f,
+                "predicted {predicted_us:.2} us here, the chosen one {chosen_us:.2} us, but slower again at greater lengths"
+            ),
+            Refusal::PinnedElsewhere { pinned } => write!(f, "the policy pins {pinned}"),
+        }
+    }
+}
+
+closed_words! {
+    /// A question that is asked before a decision.
+    pub enum Gate ("gate") {
+        /// Is there more than one rank?
+        Peers = 0 => "peers",
+        /// Is there anything to exchange?
+        Payload = 1 => "payload",
+        /// Does a chunk of one shot fit half the staging? A plan is made only if so.
+        OneShotFit = 2 => "one_shot_fit",
+        /// Do a chunk of two shots and its result fit half the staging? A plan is made only if so.
+        TwoShotFit = 3 => "two_shot_fit",
+        /// Can peers read the input where it is?
+        InPlace = 4 => "in_place",
+        /// Has every rank a core to itself?
+        Cores = 5 => "cores",
+    }
+}
+
+closed_words! {
+    /// A gate's answer.
+    pub enum Answer ("answer") {
+        /// It is so.
+        Yes = 0 => "yes",
+        /// It is not so.
+        No = 1 => "no",
+        /// It was not observed.
+        Unknown = 2 => "unknown",
+    }
+}
+
+/// A gate's answer with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The question.
+    pub gate: Gate,
+    /// The answer.
+    pub answer: Answer,
+    /// What it rests on, for people.
+    pub evidence: String,
+}
+
+/// Evidence: the world has one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Single(());
+
+/// Evidence: the world has more than one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peers(WorldSize);
+
+impl Peers {
+    #[inline]
+    pub(crate) const fn world(self) -> WorldSize {
+        self.0
+    }
+}
+
+/// Evidence: there is something to exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Payload(NonZeroU64);
+
+impl Payload {
+    #[inline]
+    pub(crate) const fn elements(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Evidence: a chunk of one shot fits half the staging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OneShotFit {
+    chunk: NonZeroU64,
+}
+
+impl OneShotFit {
+    #[inline]
+    pub(crate) const fn chunk(self) -> Elements {
+        Elements::new(self.chunk.get())
+    }
+}
+
+/// Evidence: a chunk of two shots and the result of its largest shard fit half the staging, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TwoShotFit {
+    chunk: NonZeroU64,
+    line_elements: NonZeroU64,
+}
+
+impl TwoShotFit {
+    #[inline]
+    pub(crate) const fn chunk(self) -> Elements {
+        Elements::new(self.chunk.get())
+    }
+
+    #[inline]
+    pub(crate) const fn line_elements(self) -> u64 {
+        self.line_elements.get()
+    }
+
+    /// A chunk is whole lines, so its results start on the line after it.
+    #[inline]
+    pub(crate) const fn result_offset(self) -> Bytes {
+        Bytes::new(self.chunk.get() / self.line_elements.get() * LINE)
+    }
+}
+
+/// Is this rank alone, or are there peers?
+pub(crate) const fn company(world: WorldSize) -> Result<Peers, Single> {
+    if world.get() > 1 {
+        Ok(Peers(world))
+    } else {
+        Err(Single(()))
+    }
+}
+
+/// Is there anything to exchange?
+#[inline]
+pub(crate) const fn payload(elements: Elements) -> Option<Payload> {
+    match NonZeroU64::new(elements.get()) {
+        Some(elements) => Some(Payload(elements)),
+        None => None,
+    }
+}
+
+/// Does a chunk of one shot fit half the staging? It is given all of it.
+pub(crate) fn one_shot_fit(limits: Limits, dtype: Dtype) -> Option<OneShotFit> {
+    let chunk = limits.staging.get() / LINE * line_elements(dtype)?.get();
+    Some(OneShotFit {
+        chunk: NonZeroU64::new(chunk)?,
+    })
+}
+
+/// Do a chunk of two shots and its result fit half the staging?
+///
+/// Of `n` lines, `n * world / (world + 1)` go to the chunk, rounded down. The rest, `n / (world + 1)` rounded up, is
+/// enough for the largest shard, which is the chunk divided by `world`, rounded up.
+pub(crate) fn two_shot_fit(limits: Limits, dtype: Dtype, peers: Peers) -> Option<TwoShotFit> {
+    let world = peers.world().get() as u64;
+    let line_elements = line_elements(dtype)?;
+    let lines = limits.staging.get() / LINE * world / (world + 1);
+    Some(TwoShotFit {
+        chunk: NonZeroU64::new(lines * line_elements.get())?,
+        line_elements,
+    })
+}
+
+const fn line_elements(dtype: Dtype) -> Option<NonZeroU64> {
+    NonZeroU64::new(LINE / dtype.size() as u64)
+}

@@ -1,0 +1,65 @@
+//! The types that every room shares, and the one decision.
+//!
+//! An all-reduce that picks its algorithm in several places ends, in some state that nobody thought of, with none: no
+//! code runs, nothing is reported, the output is garbage. So the decision lives here, alone, as pure functions over
+//! values: what was observed ([`Topology`]), what the user wants ([`Policy`], [`Limits`]) and the order of combination
+//! ([`ReductionTree`]) become a [`Plan`], once; the plan turns each [`Request`] into exactly one [`Algorithm`], whose
+//! variants carry the evidence that they may run. What was refused, and why, stays available as an [`Explanation`].
+//!
+//! ```
+//! use lanesum_plan::*;
+//!
+//! let world = WorldSize::new(4)?;
+//! let topology = Topology { ranks: vec![RankHost::default(); 4], ..Topology::default() };
+//! let tree = ReductionTree::canonical(world);
+//! let plan = Plan::compile(PlanInputs {
+//!     world,
+//!     topology: &topology,
+//!     policy: Policy::default(),
+//!     limits: Limits::default(),
+//!     tree: &tree,
+//! })?;
+//! let request = Request {
+//!     operation: Operation::Sum,
+//!     dtype: Dtype::Bf16,
+//!     elements: Elements::new(3 * 7168),
+//!     buffers: Buffers::Private,
+//!     label: None,
+//! };
+//! assert_eq!(plan.decide(&request).name(), AlgorithmName::TwoShotPull);
+//! assert_eq!(plan.explain(&request).chosen, AlgorithmName::TwoShotPull);
+//! assert_eq!(plan.tree().to_string(), "(0+1)+(2+3)");
+//! # Ok::<(), PlanError>(())
+//! ```
+//!
+//! Nothing here does I/O, and nothing here panics on any input.
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod call;
+mod closed;
+mod cost;
+mod digest;
+mod error;
+mod explain;
+mod gates;
+pub mod oracle;
+mod plan;
+mod policy;
+mod request;
+mod topology;
+mod tree;
+mod words;
+
+pub use algorithm::{Algorithm, AlgorithmName, Alone, Engine, HeaderOnly, LINE, OneShotPull, Path, TwoShotPull};
+pub use call::{CALL_WORDS, Call};
+pub use cost::CostModel;
+pub use error::PlanError;
+pub use explain::{Candidate, Explanation, Verdict};
+pub use gates::{Answer, Finding, Gate, Refusal};
+pub use plan::{Plan, PlanInputs};
+pub use policy::{AlgorithmChoice, Limits, Policy, SHARED_MAX, STAGING_MAX, STAGING_UNIT};
+pub use request::Request;
+pub use topology::{CpuSet, HostFacts, RankHost, Topology};
+pub use tree::{ReductionTree, Step, TreeFault};
+pub use words::{Buffers, Bytes, Dtype, Elements, Label, Operation, Rank, WORLD_MAX, WorldSize};

@@ -1,0 +1,224 @@
+//! Descriptors survive hostile peers, and digests tell calls apart.
+
+use std::collections::HashMap;
+
+use lanesum_plan::{AlgorithmName, Buffers, CALL_WORDS, Call, Dtype, Elements, Label, Operation, Request};
+use proptest::prelude::*;
+
+use crate::{any_request, request};
+
+fn any_call() -> impl Strategy<Value = Call> {
+    let ordinal = prop_oneof![0_u64..1000, any::<u64>()];
+    let label = proptest::option::of(any::<u64>().prop_map(Label::new));
+    prop_oneof![
+        (
+            any_request(),
+            proptest::sample::select(&AlgorithmName::ALL[..]),
+            ordinal.clone()
+        )
+            .prop_map(|(request, algorithm, ordinal)| Call::AllReduce {
+                request,
+                algorithm,
+                ordinal
+            }),
+        (label, ordinal.clone()).prop_map(|(label, ordinal)| Call::Barrier { label, ordinal }),
+        (any::<u64>(), any::<u64>(), ordinal).prop_map(|(color, key, ordinal)| Call::Split { color, key, ordinal }),
+    ]
+}
+
+fn sum(elements: u64, label: Option<u64>, ordinal: u64) -> Call {
+    let request = Request {
+        label: label.map(Label::new),
+        ..request(Dtype::Bf16, elements, Buffers::Private)
+    };
+    Call::AllReduce {
+        request,
+        algorithm: AlgorithmName::OneShotPull,
+        ordinal,
+    }
+}
+
+/// Every combination of the words of an all-reduce, with and without a label.
+fn all_codes(elements: u64) -> Vec<Call> {
+    let mut calls = Vec::new();
+    for operation in Operation::ALL {
+        for dtype in Dtype::ALL {
+            for buffers in Buffers::ALL {
+                for label in [None, Some(Label::new(0))] {
+                    for algorithm in AlgorithmName::ALL {
+                        let request = Request {
+                            operation,
+                            dtype,
+                            elements: Elements::new(elements),
+                            buffers,
+                            label,
+                        };
+                        calls.push(Call::AllReduce {
+                            request,
+                            algorithm,
+                            ordinal: 0,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    calls
+}
+
+fn collisions(calls: impl IntoIterator<Item = Call>) -> usize {
+    let mut seen: HashMap<u32, usize> = HashMap::new();
+    for call in calls {
+        *seen.entry(call.digest()).or_default() += 1;
+    }
+    seen.values().map(|count| count - 1).sum()
+}
+
+proptest! {
+    #[test]
+    fn words_round_trip(call in any_call()) {
+        prop_assert_eq!(Call::from_words(call.to_words()), Some(call));
+    }
+
+    #[test]
+    fn hostile_words_are_refused_or_mean_one_call(words in any::<[u64; CALL_WORDS]>(), code in 0_u64..2048) {
+        for words in [words, [code, words[1], words[2], words[3]], [code, 0, 0, words[3]]] {
+            if let Some(call) = Call::from_words(words) {
+                prop_assert_eq!(call.to_words(), words);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_another_call_or_none(call in any_call(), word in 0..CALL_WORDS, bit in 0..64) {
+        let mut words = call.to_words();
+        words[word] ^= 1_u64 << bit;
+        prop_assert_ne!(Call::from_words(words), Some(call));
+    }
+
+    #[test]
+    fn a_change_of_one_field_changes_the_digest(call in any_call(), word in 0..CALL_WORDS, bit in 0..64) {
+        let mut words = call.to_words();
+        words[word] ^= 1_u64 << bit;
+        if let Some(other) = Call::from_words(words) {
+            let agrees = matches!(call, Call::Split { .. }) && (word == 1 || word == 2);
+            prop_assert_eq!(other.digest() == call.digest(), agrees);
+        }
+    }
+
+    #[test]
+    fn json_round_trips(call in any_call()) {
+        let text = serde_json::to_string(&call).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Call>(&text).unwrap(), call);
+    }
+}
+
+#[test]
+fn every_code_word_is_a_call_or_refused() {
+    let known = (0..1 << 12)
+        .filter(|code| Call::from_words([*code, 0, 0, 0]).is_some())
+        .count();
+    assert_eq!(known, 3 * 3 * 2 * 2 * 4 + 2 + 1);
+    assert_eq!(Call::from_words([u64::MAX; 4]), None);
+    assert_eq!(Call::from_words([0; 4]), None);
+}
+
+#[test]
+fn one_field_alone_never_collides() {
+    assert_eq!(collisions((0..100_000).map(|elements| sum(elements, None, 5))), 0);
+    assert_eq!(
+        collisions(
+            (0..100_000)
+                .map(|label| sum(21_504, Some(label), 5))
+                .chain([sum(21_504, None, 5)])
+        ),
+        0
+    );
+    for start in [0, (1 << 32) - 50_000, u64::MAX - 100_000] {
+        assert_eq!(
+            collisions((start..start + 100_000).map(|ordinal| sum(21_504, None, ordinal))),
+            0
+        );
+        assert_eq!(
+            collisions((start..start + 100_000).map(|ordinal| Call::Barrier { label: None, ordinal })),
+            0
+        );
+    }
+}
+
+#[test]
+fn labels_and_ordinals_together_never_collide() {
+    let near = |base: u64| (base..base + 1000).flat_map(|label| (0..100).map(move |step| (label, step * 10_000)));
+    for base in [0, 123_456_789, u64::MAX - 2000] {
+        assert_eq!(
+            collisions(near(base).map(|(label, ordinal)| sum(7, Some(label), ordinal))),
+            0
+        );
+    }
+    assert_eq!(collisions((0..100_000).map(|call| sum(21_504, Some(call), call))), 0);
+}
+
+#[test]
+fn codes_and_counts_together_never_collide() {
+    assert_eq!(collisions((0..1000).flat_map(all_codes)), 0);
+    assert_eq!(collisions((0..24).flat_map(|shift| all_codes(1 << shift))), 0);
+    let headers = [
+        Call::Barrier {
+            label: None,
+            ordinal: 0,
+        },
+        Call::Split {
+            color: 1,
+            key: 2,
+            ordinal: 0,
+        },
+    ];
+    assert_eq!(collisions((0..1000).flat_map(all_codes).chain(headers)), 0);
+}
+
+#[test]
+fn counts_labels_and_ordinals_together_collide_no_more_than_chance() {
+    // 2 x 46^3 = 194,672 calls; chance collides about n^2 / 2^33 = 4.4 of them.
+    let grid = (0..46_u64).flat_map(|elements| (0..46).map(move |label| (elements, label)));
+    let calls = grid.flat_map(|(elements, label)| {
+        (0..46).flat_map(move |ordinal| {
+            [
+                sum(elements * 512, Some(label), ordinal),
+                sum(elements * 512 + 1, Some(label << 20), ordinal),
+            ]
+        })
+    });
+    assert!(collisions(calls) <= 20);
+    // 100,000 calls along a diagonal; chance collides about 1.2 of them.
+    assert!(collisions((0..100_000).map(|elements| sum(elements, Some(elements), 5))) <= 8);
+    assert!(collisions((0..100_000).map(|elements| sum(elements, None, elements))) <= 8);
+}
+
+#[test]
+fn people_can_read_a_call() {
+    assert_eq!(
+        sum(21_504, Some(7), 12).to_string(),
+        "all_reduce of 21,504 bf16 by sum (label 7), call 12, one_shot_pull, private buffers"
+    );
+    assert_eq!(
+        sum(0, None, 0).to_string(),
+        "all_reduce of 0 bf16 by sum, call 0, one_shot_pull, private buffers"
+    );
+    assert_eq!(
+        Call::Barrier {
+            label: Some(Label::new(1)),
+            ordinal: 2
+        }
+        .to_string(),
+        "barrier (label 1), call 2"
+    );
+    assert_eq!(
+        Call::Split {
+            color: 1,
+            key: 0,
+            ordinal: 9
+        }
+        .to_string(),
+        "split (color 1, key 0), call 9"
+    );
+}
