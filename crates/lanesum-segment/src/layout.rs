@@ -1,0 +1,201 @@
+//! Offsets and sizes of the segment, as in `docs/segment.md`.
+
+use crate::error::SegmentError;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The largest world that the layout serves.
+pub const WORLD_MAX: usize = 16;
+
+/// Version of the layout; ranks of another version are refused.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// `lanesum` in ASCII, low byte first.
+#[cfg(not(loom))]
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"lanesum\0");
+
+const PAGE: u64 = 4096;
+const CONTROL: u64 = 512;
+const STAGING_MAX: u64 = 64 << 20;
+const SHARED_MAX: u64 = 64 << 30;
+
+/// What one exchange of one rank posts: a line of 64 bytes, one for each parity of the epoch.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) header: AtomicU64,
+    pub(crate) descriptor: [AtomicU64; 4],
+    pub(crate) offset: AtomicU64,
+    pub(crate) result: AtomicU64,
+    pub(crate) closing: AtomicU64,
+}
+
+/// The status of a rank and the record of its first fault.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) word: AtomicU64,
+    pub(crate) kind: AtomicU64,
+    pub(crate) ranks: AtomicU64,
+    pub(crate) epoch: AtomicU64,
+    pub(crate) waited: AtomicU64,
+    pub(crate) phase: AtomicU64,
+    pub(crate) ours: [AtomicU64; 4],
+    pub(crate) theirs: [AtomicU64; 4],
+}
+
+/// The futex word on which a rank sleeps.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Bell {
+    pub(crate) word: AtomicU32,
+}
+
+/// All control words of one rank.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) lines: [Line; 2],
+    pub(crate) status: Status,
+    pub(crate) bell: Bell,
+}
+
+/// The first page.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) world: AtomicU32,
+    pub(crate) staging: AtomicU64,
+    pub(crate) shared: AtomicU64,
+    pub(crate) first_epoch: AtomicU64,
+    pub(crate) digest: AtomicU64,
+    pub(crate) total: AtomicU64,
+    pub(crate) sleepers: Sleepers,
+}
+
+/// Which ranks sleep, a bit each, on a cache line of its own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Sleepers {
+    pub(crate) bits: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    assert!(size_of::<Control>() == CONTROL as usize);
+    assert!(size_of::<Head>() <= PAGE as usize);
+    assert!(offset_of!(Head, version) == 8 && offset_of!(Head, world) == 12);
+    assert!(offset_of!(Head, staging) == 16 && offset_of!(Head, shared) == 24);
+    assert!(offset_of!(Head, first_epoch) == 32 && offset_of!(Head, digest) == 40);
+    assert!(offset_of!(Head, total) == 48 && offset_of!(Head, sleepers) == 128);
+    assert!(offset_of!(Control, lines) == 0 && size_of::<Line>() == 128);
+    assert!(offset_of!(Control, status) == 256 && offset_of!(Control, bell) == 384);
+    assert!(offset_of!(Line, header) == 0 && offset_of!(Line, descriptor) == 8);
+    assert!(offset_of!(Line, offset) == 40 && offset_of!(Line, result) == 48);
+    assert!(offset_of!(Line, closing) == 56);
+    assert!(offset_of!(Status, word) == 0 && offset_of!(Status, kind) == 8);
+    assert!(offset_of!(Status, ranks) == 16 && offset_of!(Status, epoch) == 24);
+    assert!(offset_of!(Status, waited) == 32 && offset_of!(Status, phase) == 40);
+    assert!(offset_of!(Status, ours) == 48 && offset_of!(Status, theirs) == 80);
+};
+
+/// What determines a segment's layout. Each rank keeps its own copy and checks the segment against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    world: usize,
+    staging: u64,
+    shared: u64,
+    first_epoch: u64,
+    digest: u64,
+}
+
+impl Geometry {
+    /// The layout for `world` ranks (1 to 16) with `staging` bytes a half (a multiple of 4096, at most 64
+    /// MiB) and `shared` bytes an arena (rounded up to 4096, at most 64 GiB), whose first exchange has
+    /// the epoch `first_epoch`. `digest` stands for all else that the ranks agreed on.
+    ///
+    /// # Errors
+    /// [`SegmentError::Geometry`] if a limit is broken.
+    pub fn new(world: usize, staging: u64, shared: u64, first_epoch: u64, digest: u64) -> Result<Self, SegmentError> {
+        let refuse = |reason| {
+            Err(SegmentError::Geometry {
+                world,
+                staging,
+                shared,
+                reason,
+            })
+        };
+        if !(1..=WORLD_MAX).contains(&world) {
+            return refuse("a segment has 1 to 16 ranks");
+        }
+        if staging == 0 || !staging.is_multiple_of(PAGE) || staging > STAGING_MAX {
+            return refuse("staging is a multiple of 4096 B and at most 64 MiB");
+        }
+        if shared > SHARED_MAX {
+            return refuse("an arena has at most 64 GiB");
+        }
+        Ok(Self {
+            world,
+            staging,
+            shared: shared.next_multiple_of(PAGE),
+            first_epoch,
+            digest,
+        })
+    }
+
+    /// Ranks.
+    pub const fn world(&self) -> usize {
+        self.world
+    }
+
+    /// Bytes of one staging half.
+    pub const fn staging(&self) -> u64 {
+        self.staging
+    }
+
+    /// Bytes of one rank's arena.
+    pub const fn shared(&self) -> u64 {
+        self.shared
+    }
+
+    /// Epoch of the first exchange.
+    pub const fn first_epoch(&self) -> u64 {
+        self.first_epoch
+    }
+
+    /// Digest of what the ranks agreed on.
+    pub const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Bytes of the whole segment.
+    pub const fn total(&self) -> u64 {
+        self.arena_offset(self.world)
+    }
+
+    /// The number that the line and the flags of a half hold before any exchange: the last epoch of its
+    /// parity before the first, so that none of them can be believed before it is posted.
+    pub(crate) fn stale(&self, half: u64) -> u64 {
+        if crate::mutants::blank_lines() {
+            return 0;
+        }
+        self.first_epoch
+            .wrapping_sub(2)
+            .wrapping_add((self.first_epoch ^ half) & 1)
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) const fn control_offset(&self, rank: usize) -> u64 {
+        PAGE + rank as u64 * CONTROL
+    }
+
+    pub(crate) const fn staging_offset(&self, rank: usize, half: usize) -> u64 {
+        PAGE + (self.world as u64 * CONTROL).next_multiple_of(PAGE) + (rank as u64 * 2 + half as u64) * self.staging
+    }
+
+    pub(crate) const fn arena_offset(&self, rank: usize) -> u64 {
+        self.staging_offset(self.world, 0) + rank as u64 * self.shared
+    }
+}

@@ -1,0 +1,117 @@
+//! Error records: how a rank tells its peers why it failed.
+
+use crate::layout::Status;
+use crate::mutants;
+use crate::rank_set::RankSet;
+use crate::sync::Ordering;
+
+/// In which wait of an exchange something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for the peers to enter the call.
+    Header,
+    /// Waiting for the owners' sums.
+    Result,
+    /// Waiting until peers have read the shared buffers.
+    Closing,
+}
+
+/// What happened, as a rank tells it to its peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordKind {
+    /// A peer's process ended.
+    Died,
+    /// Peers did not come before the deadline.
+    Late,
+    /// A peer called something else.
+    Mismatch,
+    /// A peer closed its communicator.
+    Departed,
+    /// A peer announced something impossible.
+    Corrupt,
+}
+
+/// A rank's first fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// What happened.
+    pub kind: RecordKind,
+    /// Ranks concerned.
+    pub ranks: RankSet,
+    /// Epoch in which it happened.
+    pub epoch: u64,
+    /// Microseconds waited.
+    pub waited_us: u64,
+    /// Where.
+    pub phase: Phase,
+    /// Descriptor of the reporting rank's call.
+    pub ours: [u64; 4],
+    /// Descriptor of the call it was compared with.
+    pub theirs: [u64; 4],
+}
+
+pub(crate) const LIVE: u64 = 0;
+pub(crate) const DEPARTED: u64 = 1;
+pub(crate) const FAILED: u64 = 2;
+
+impl Status {
+    /// Writes the record, then the status. Called once a rank, by its owner.
+    pub(crate) fn fail(&self, record: &Record) {
+        let kind = match record.kind {
+            RecordKind::Died => 1,
+            RecordKind::Late => 2,
+            RecordKind::Mismatch => 3,
+            RecordKind::Departed => 4,
+            RecordKind::Corrupt => 5,
+        };
+        let phase = match record.phase {
+            Phase::Header => 0,
+            Phase::Result => 1,
+            Phase::Closing => 2,
+        };
+        self.kind.store(kind, Ordering::Relaxed);
+        self.ranks.store(record.ranks.bits(), Ordering::Relaxed);
+        self.epoch.store(record.epoch, Ordering::Relaxed);
+        self.waited.store(record.waited_us, Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Relaxed);
+        for (slot, word) in self.ours.iter().zip(record.ours) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        for (slot, word) in self.theirs.iter().zip(record.theirs) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        // Pairs with the acquire load in `read`.
+        self.word.store(FAILED, mutants::release(mutants::relaxed_record()));
+    }
+
+    /// The record, if the rank has failed. Words that no build writes are read as the nearest meaning: a
+    /// hostile peer can spoil the message of an error, nothing else.
+    pub(crate) fn read(&self) -> Option<Record> {
+        // Pairs with the release store in `fail`.
+        let order = mutants::acquire(mutants::relaxed_record_look());
+        if self.word.load(order) != FAILED {
+            return None;
+        }
+        let kind = match self.kind.load(Ordering::Relaxed) {
+            1 => RecordKind::Died,
+            2 => RecordKind::Late,
+            3 => RecordKind::Mismatch,
+            4 => RecordKind::Departed,
+            _ => RecordKind::Corrupt,
+        };
+        let phase = match self.phase.load(Ordering::Relaxed) {
+            1 => Phase::Result,
+            2 => Phase::Closing,
+            _ => Phase::Header,
+        };
+        Some(Record {
+            kind,
+            ranks: RankSet::from_bits(self.ranks.load(Ordering::Relaxed)),
+            epoch: self.epoch.load(Ordering::Relaxed),
+            waited_us: self.waited.load(Ordering::Relaxed),
+            phase,
+            ours: core::array::from_fn(|index| self.ours[index].load(Ordering::Relaxed)),
+            theirs: core::array::from_fn(|index| self.theirs[index].load(Ordering::Relaxed)),
+        })
+    }
+}

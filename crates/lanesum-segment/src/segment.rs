@@ -1,0 +1,198 @@
+//! Making, opening and checking a segment.
+
+use core::ptr::NonNull;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::error::SegmentError;
+use crate::layout::{Control, Geometry, Head, LAYOUT_VERSION, MAGIC};
+use crate::mapping::Mapping;
+use crate::sync::{AtomicU32, Ordering};
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The mapped segment of a communicator.
+#[derive(Debug)]
+pub struct Segment {
+    geometry: Geometry,
+    mapping: Mapping,
+}
+
+impl Segment {
+    /// Makes, formats and seals a segment, and gives the descriptor that the peers open.
+    ///
+    /// # Errors
+    /// [`SegmentError::System`] if the kernel refuses.
+    pub fn create(geometry: Geometry) -> Result<(Self, OwnedFd), SegmentError> {
+        let bytes = geometry.total();
+        let system = |call| move |errno| SegmentError::System { call, bytes, errno };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = memfd_create("lanesum", flags).map_err(system("memfd_create"))?;
+        ftruncate(&fd, bytes).map_err(system("ftruncate"))?;
+        fcntl_add_seals(&fd, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;
+        let segment = Self {
+            geometry,
+            mapping: Mapping::new(fd.as_fd(), bytes)?,
+        };
+        segment.format();
+        Ok((segment, fd))
+    }
+
+    /// Maps a segment that a peer made, and checks it against what was agreed on.
+    ///
+    /// # Errors
+    /// [`SegmentError`] if it is not sealed, has another size or header, or can't be mapped.
+    pub fn open(fd: &OwnedFd, geometry: Geometry) -> Result<Self, SegmentError> {
+        let bytes = geometry.total();
+        let system = |call| move |errno| SegmentError::System { call, bytes, errno };
+        let seals = fcntl_get_seals(fd).map_err(|errno| match errno {
+            Errno::INVAL => SegmentError::NotSealed,
+            other => SegmentError::System {
+                call: "fcntl(F_GET_SEALS)",
+                bytes,
+                errno: other,
+            },
+        })?;
+        // Without the seals a peer could shrink the file, and touching the mapping would kill this process.
+        if !seals.contains(SEALS) {
+            return Err(SegmentError::NotSealed);
+        }
+        let found = fstat(fd).map_err(system("fstat"))?.st_size.unsigned_abs();
+        if found != bytes {
+            return Err(SegmentError::Size { found, expected: bytes });
+        }
+        let segment = Self {
+            geometry,
+            mapping: Mapping::new(fd.as_fd(), bytes)?,
+        };
+        segment.check()?;
+        Ok(segment)
+    }
+
+    /// Its geometry.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The first byte of a rank's staging half. Valid for [`Geometry::staging`] bytes as long as the
+    /// segment lives.
+    ///
+    /// # Panics
+    /// If the segment has no such rank or half: the address would lie outside the mapping.
+    #[inline]
+    pub fn staging(&self, rank: usize, half: usize) -> NonNull<u8> {
+        assert!(rank < self.geometry.world() && half < 2, "no such rank or half");
+        self.at(self.geometry.staging_offset(rank, half))
+    }
+
+    /// The first byte of a rank's arena. Valid for [`Geometry::shared`] bytes as long as the segment lives.
+    ///
+    /// # Panics
+    /// If the segment has no such rank: the address would lie outside the mapping.
+    #[inline]
+    pub fn arena(&self, rank: usize) -> NonNull<u8> {
+        assert!(rank < self.geometry.world(), "no such rank");
+        self.at(self.geometry.arena_offset(rank))
+    }
+
+    /// Asks the kernel for the pages of a rank's staging before the first call needs them.
+    pub fn populate(&self, rank: usize) {
+        self.mapping
+            .populate(self.geometry.staging_offset(rank, 0), 2 * self.geometry.staging());
+    }
+
+    #[inline]
+    fn at(&self, offset: u64) -> NonNull<u8> {
+        // SAFETY: all offsets come from `Geometry` for ranks below its world, so they lie inside the
+        // mapping, whose length is `Geometry::total`.
+        unsafe { self.mapping.base().add(offset as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn head(&self) -> &Head {
+        // SAFETY: the first page holds a `Head` (const-asserted to fit), page-aligned, and consists of
+        // atomics only, for which any bytes and any concurrent access are valid.
+        unsafe { self.at(0).cast::<Head>().as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn control(&self, rank: usize) -> &Control {
+        assert!(rank < self.geometry.world(), "no such rank");
+        // SAFETY: `control_offset` of a rank below the world lies inside the mapping, is a multiple of 512,
+        // and `Control` is 512 bytes of atomics only.
+        unsafe { self.at(self.geometry.control_offset(rank)).cast::<Control>().as_ref() }
+    }
+
+    /// Formats a fresh segment: nobody else has it yet, so relaxed stores do; the descriptor is passed
+    /// through the kernel afterwards.
+    fn format(&self) {
+        for rank in 0..self.geometry.world() {
+            for (half, line) in (0u64..).zip(&self.control(rank).lines) {
+                let stale = self.geometry.stale(half);
+                line.header.store(u64::from(stale as u32), Ordering::Relaxed);
+                line.result.store(stale, Ordering::Relaxed);
+                line.closing.store(stale, Ordering::Relaxed);
+            }
+        }
+        let head = self.head();
+        head.magic.store(MAGIC, Ordering::Relaxed);
+        head.version.store(LAYOUT_VERSION, Ordering::Relaxed);
+        for (slot, value) in self.words() {
+            slot.store(value, Ordering::Relaxed);
+        }
+        head.world.store(self.geometry.world() as u32, Ordering::Relaxed);
+    }
+
+    fn words(&self) -> [(&crate::sync::AtomicU64, u64); 5] {
+        let (head, geometry) = (self.head(), &self.geometry);
+        [
+            (&head.staging, geometry.staging()),
+            (&head.shared, geometry.shared()),
+            (&head.first_epoch, geometry.first_epoch()),
+            (&head.digest, geometry.digest()),
+            (&head.total, geometry.total()),
+        ]
+    }
+
+    fn check(&self) -> Result<(), SegmentError> {
+        let compare = |field, found: u64, expected: u64| match found == expected {
+            true => Ok(()),
+            false => Err(SegmentError::Header { field, found, expected }),
+        };
+        let head = self.head();
+        compare("magic", head.magic.load(Ordering::Relaxed), MAGIC)?;
+        compare(
+            "layout version",
+            head.version.load(Ordering::Relaxed).into(),
+            LAYOUT_VERSION.into(),
+        )?;
+        compare(
+            "world",
+            head.world.load(Ordering::Relaxed).into(),
+            self.geometry.world() as u64,
+        )?;
+        let names = ["staging", "shared", "first epoch", "digest", "total"];
+        for (field, (slot, expected)) in names.into_iter().zip(self.words()) {
+            compare(field, slot.load(Ordering::Relaxed), expected)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn futex_wake(bell: &AtomicU32) {
+    // A refusal costs the sleeper one nap.
+    futex::wake(bell, futex::Flags::empty(), u32::MAX >> 1).ok();
+}
+
+pub(crate) fn futex_wait(bell: &AtomicU32, number: u32, time: Duration) {
+    let Ok(time) = rustix::fs::Timespec::try_from(time) else {
+        return;
+    };
+    // Woken, out of time, interrupted or the number has changed: the caller looks again in any case.
+    futex::wait(bell, futex::Flags::empty(), number, Some(&time)).ok();
+}

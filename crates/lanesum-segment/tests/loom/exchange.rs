@@ -1,0 +1,337 @@
+//! A rank of a small job under loom: the exchanges of the host engine in miniature, with the real protocol
+//! of the crate and payload in loom's cells, which report every pair of accesses that nothing orders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanesum_segment::{
+    Announcement, Epoch, Geometry, Lost, Member, Pace, Phase, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
+};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+/// Polls for ever: no wait looks at anything but lines.
+pub const SPIN: Pace = Pace {
+    spins: u32::MAX,
+    yields: 0,
+};
+/// Looks for trouble at each poll.
+pub const WARY: Pace = Pace {
+    spins: 0,
+    yields: u32::MAX,
+};
+/// Sleeps at each poll.
+pub const DROWSY: Pace = Pace { spins: 0, yields: 0 };
+
+/// Words of memory that one rank writes and others read.
+struct Cells(Vec<UnsafeCell<u64>>);
+
+// SAFETY: loom fails the test at the first pair of accesses that is not ordered.
+unsafe impl Sync for Cells {}
+// SAFETY: a cell holds a plain number.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    fn new(count: usize) -> Self {
+        Self((0..count).map(|_| UnsafeCell::new(0)).collect())
+    }
+
+    fn write(&self, index: usize, value: u64) {
+        self.0[index].with_mut(|word| {
+            // SAFETY: the pointer is valid; loom has just checked that nothing runs beside this write.
+            unsafe { *word = value }
+        });
+    }
+
+    fn read(&self, index: usize) -> u64 {
+        self.0[index].with(|word| {
+            // SAFETY: the pointer is valid; loom has just checked that no write runs beside this read.
+            unsafe { *word }
+        })
+    }
+}
+
+/// What the ranks share. A staging half has a word for each shard and one for the owner's sum, an arena
+/// two buffers of a word for each shard.
+pub struct Job {
+    pub segment: Arc<Segment>,
+    world: usize,
+    staging: Vec<[Cells; 2]>,
+    arenas: Vec<[Cells; 2]>,
+    /// A word of a shared buffer of rank 0 which that rank overwrites although a peer may read it.
+    pub exposed: AtomicU64,
+    /// What the watchers have seen.
+    pub lost: Lost,
+}
+
+impl Job {
+    fn new(world: usize, first_epoch: u64) -> Self {
+        let geometry = Geometry::new(world, 4096, 4096, first_epoch, 0).unwrap();
+        let pairs = |words: usize| {
+            (0..world)
+                .map(|_| [Cells::new(words), Cells::new(words)])
+                .collect::<Vec<_>>()
+        };
+        Self {
+            segment: Arc::new(Segment::for_loom(geometry)),
+            world,
+            staging: pairs(world + 1),
+            arenas: pairs(world),
+            exposed: AtomicU64::new(0),
+            lost: Lost::default(),
+        }
+    }
+}
+
+/// One rank: a thread of the model.
+pub struct Rank {
+    pub job: Arc<Job>,
+    pub member: Member,
+    pub index: usize,
+    pub epoch: Epoch,
+    pace: Pace,
+    tally: Tally,
+}
+
+/// Checks `ranks` (one function a rank) against each other. At most `preemptions` forced switches: the
+/// switches that waits make are free, and each fault in the list of mutants needs two at most.
+pub fn model(first_epoch: u64, preemptions: usize, pace: Pace, ranks: &'static [fn(&mut Rank)]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    // A mutant that nothing has shown by then passes, and so fails the test that runs it.
+    builder.max_duration = std::env::var_os("LANESUM_MUTANT").map(|_| Duration::from_secs(60));
+    builder.check(move || {
+        let job = Arc::new(Job::new(ranks.len(), first_epoch));
+        let join = |index: usize| Rank {
+            member: Member::new(Arc::clone(&job.segment), index).unwrap(),
+            job: Arc::clone(&job),
+            index,
+            epoch: Epoch::new(first_epoch),
+            pace,
+            tally: Tally::default(),
+        };
+        let mut first = join(0);
+        let others: Vec<_> = (1..ranks.len())
+            .map(|index| {
+                let mut rank = join(index);
+                thread::spawn(move || ranks[index](&mut rank))
+            })
+            .collect();
+        ranks[0](&mut first);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// What a rank puts into a word in an epoch: no two are alike.
+fn word(rank: usize, epoch: Epoch, shard: usize) -> u64 {
+    epoch.get().wrapping_mul(1_000) ^ (rank as u64 * 100 + shard as u64)
+}
+
+impl Rank {
+    pub fn context(&self) -> WaitContext<'_> {
+        WaitContext {
+            deadline: Duration::from_secs(86_400),
+            pace: self.pace,
+            lost: &self.job.lost,
+            tally: &self.tally,
+        }
+    }
+
+    fn staging(&self, rank: usize) -> &Cells {
+        &self.job.staging[rank][self.epoch.half()]
+    }
+
+    fn sum(&self, shard: usize) -> u64 {
+        (0..self.job.world).fold(0, |sum, rank| sum.wrapping_add(word(rank, self.epoch, shard)))
+    }
+
+    /// The digest is that of the algorithm alone, as in the chunks of one streamed call.
+    pub fn announce(&self, digest: u32, offset: u64) {
+        let descriptor = [self.epoch.get(), self.index as u64, digest.into(), 7];
+        let announcement = Announcement {
+            digest,
+            descriptor,
+            offset,
+        };
+        self.member.announce(self.epoch, &announcement);
+    }
+
+    pub fn headers(&self, digest: u32) -> Result<(), Trouble> {
+        self.member.await_headers(self.epoch, digest, &self.context())
+    }
+
+    fn check_announcements(&self, digest: u32) {
+        for peer in self.member.peers().iter() {
+            let seen = self.member.announcement(peer, self.epoch);
+            assert_eq!(seen.digest, digest);
+            assert_eq!(seen.descriptor, [self.epoch.get(), peer as u64, digest.into(), 7]);
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.epoch = self.epoch.next();
+    }
+
+    /// Checks that the peer's line holds the header of two epochs before, or this one's, and never any
+    /// other: the reason why half of an epoch's bits, or one, would do as tag.
+    pub fn tagged_header(&mut self, formatted: u32) {
+        let digest = self.epoch.get() as u32;
+        let before = match self.epoch.get().wrapping_sub(self.job.segment.geometry().first_epoch()) {
+            0 | 1 => formatted,
+            _ => digest.wrapping_sub(2),
+        };
+        self.announce(digest, 0);
+        for peer in self.member.peers().iter() {
+            let seen = self.member.announcement(peer, self.epoch).digest;
+            assert!(
+                seen == before || seen == digest,
+                "{seen} is neither {before} nor {digest}"
+            );
+        }
+        self.headers(digest).unwrap();
+        self.check_announcements(digest);
+        self.finish();
+    }
+
+    /// A call without payload: a barrier, or a sum of nothing.
+    pub fn try_header_only(&mut self) -> Result<(), Trouble> {
+        self.announce(1, 0);
+        self.headers(1)?;
+        self.check_announcements(1);
+        self.finish();
+        Ok(())
+    }
+
+    pub fn header_only(&mut self) {
+        self.try_header_only().unwrap();
+    }
+
+    /// Every rank reads the whole staging half of every rank, the words where two shots keep sums too.
+    pub fn try_one_shot(&mut self) -> Result<(), Trouble> {
+        for shard in 0..=self.job.world {
+            self.staging(self.index)
+                .write(shard, word(self.index, self.epoch, shard));
+        }
+        self.announce(2, 0);
+        self.headers(2)?;
+        for rank in 0..self.job.world {
+            for shard in 0..=self.job.world {
+                assert_eq!(self.staging(rank).read(shard), word(rank, self.epoch, shard));
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    pub fn one_shot(&mut self) {
+        self.try_one_shot().unwrap();
+    }
+
+    /// Every rank sums its shard into its own staging half, and copies the others' sums.
+    pub fn try_two_shot(&mut self) -> Result<(), Trouble> {
+        for shard in 0..self.job.world {
+            self.staging(self.index)
+                .write(shard, word(self.index, self.epoch, shard));
+        }
+        self.announce(3, 0);
+        self.headers(3)?;
+        let parts = (0..self.job.world).map(|rank| self.staging(rank).read(self.index));
+        self.post_sum(parts.fold(0, u64::wrapping_add));
+        self.copy_sums()?;
+        self.finish();
+        Ok(())
+    }
+
+    pub fn two_shot(&mut self) {
+        self.try_two_shot().unwrap();
+    }
+
+    fn post_sum(&self, sum: u64) {
+        self.staging(self.index).write(self.job.world, sum);
+        self.member.post_result(self.epoch);
+    }
+
+    fn copy_sums(&self) -> Result<(), Trouble> {
+        self.member.await_results(self.epoch, &self.context())?;
+        for owner in 0..self.job.world {
+            assert_eq!(self.staging(owner).read(self.job.world), self.sum(owner));
+        }
+        Ok(())
+    }
+
+    /// Which of its two shared buffers a rank gives to this call. Ranks differ, so that a wrong offset
+    /// shows.
+    fn buffer(&self) -> usize {
+        self.index & 1
+    }
+
+    fn fill_shared(&self) {
+        for shard in 0..self.job.world {
+            self.job.arenas[self.index][self.buffer()].write(shard, word(self.index, self.epoch, shard));
+        }
+    }
+
+    fn shared(&self, rank: usize, shard: usize) -> u64 {
+        let buffer = match rank == self.index {
+            true => self.buffer(),
+            false => self.member.announcement(rank, self.epoch).offset as usize,
+        };
+        let value = self.job.arenas[rank][buffer].read(shard);
+        assert_eq!(value, word(rank, self.epoch, shard));
+        value
+    }
+
+    /// Buffers are read in place, and overwritten as soon as the call has returned.
+    pub fn shared_one_shot(&mut self) {
+        self.fill_shared();
+        self.announce(4, self.buffer() as u64);
+        self.headers(4).unwrap();
+        for rank in 0..self.job.world {
+            for shard in 0..self.job.world {
+                self.shared(rank, shard);
+            }
+        }
+        self.member.confirm_reads().unwrap();
+        self.member.post_closing(self.epoch);
+        self.member.await_closings(self.epoch, &self.context()).unwrap();
+        self.overwrite_shared();
+        self.finish();
+    }
+
+    /// Owners read shards in place; no closing word: all results are there, so nobody reads inputs any more.
+    pub fn shared_two_shot(&mut self) {
+        self.fill_shared();
+        self.announce(5, self.buffer() as u64);
+        self.headers(5).unwrap();
+        let parts = (0..self.job.world).map(|rank| self.shared(rank, self.index));
+        let sum = parts.fold(0, u64::wrapping_add);
+        self.member.confirm_reads().unwrap();
+        self.post_sum(sum);
+        self.copy_sums().unwrap();
+        self.overwrite_shared();
+        self.finish();
+    }
+
+    /// What the caller does with its buffer after a call.
+    fn overwrite_shared(&self) {
+        for shard in 0..self.job.world {
+            self.job.arenas[self.index][self.buffer()].write(shard, u64::MAX);
+        }
+    }
+}
+
+/// A record with something in every field.
+pub fn record() -> Record {
+    Record {
+        kind: RecordKind::Mismatch,
+        ranks: lanesum_segment::RankSet::only(1),
+        epoch: 11,
+        waited_us: 12,
+        phase: Phase::Closing,
+        ours: [13, 14, 15, 16],
+        theirs: [17, 18, 19, 20],
+    }
+}
