@@ -1,0 +1,458 @@
+//! The side of every rank but 0: it looks for rank 0 until the deadline, then follows the meeting.
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::lstat;
+use rustix::io::Errno;
+
+use crate::claim::connect_to;
+use crate::credentials;
+use crate::deadline::{Deadline, poll_for};
+use crate::directory;
+use crate::error::{Refusal, RendezvousError, system};
+use crate::link::{LONGEST, Link, Packet, Received, SendFailure};
+use crate::meeting::{Cancel, Join, Roster};
+use crate::messages::{Greeting, Hello, Hex, Message, Opened, Opening};
+use crate::names::Paths;
+use crate::process::{self, ProcessId};
+
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A rank other than 0 during the meeting.
+#[derive(Debug)]
+pub(crate) struct Client {
+    link: Link,
+    rank: usize,
+    world: usize,
+    span: Duration,
+    own: ProcessId,
+    /// Of rank 0, unless it lives in this process.
+    server: Option<OwnedFd>,
+    /// By rank; None for ranks in this process.
+    pidfds: Vec<Option<OwnedFd>>,
+    /// Whom rank 0 waited for, in this step, when it last told.
+    absent: Vec<usize>,
+}
+
+/// Why an attempt did not lead to a seat.
+enum Attempt {
+    /// Try again; what was found is told if the deadline passes.
+    Again(&'static str),
+    Failed(RendezvousError),
+}
+
+impl<E: Into<RendezvousError>> From<E> for Attempt {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Finds rank 0 and waits with it until all have arrived.
+pub(crate) fn visit(join: &Join, cancel: Cancel<'_>) -> Result<(Client, Roster), RendezvousError> {
+    let pidfd = process::own_pidfd()?;
+    let deadline = Deadline::after(join.deadline);
+    let directory = directory::prepare(join.directory.as_deref())?;
+    let visit = Visit {
+        join,
+        path: Paths::new(&directory, &join.name)?.socket,
+        pidfd,
+        deadline,
+        cancel,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let found = match visit.attempt() {
+            Ok(seated) => return Ok(seated),
+            Err(Attempt::Failed(error)) => return Err(error),
+            Err(Attempt::Again(found)) => found,
+        };
+        visit.check(found)?;
+        std::thread::sleep(pause.min(deadline.remaining()));
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// What stays the same over all attempts.
+struct Visit<'a> {
+    join: &'a Join,
+    path: std::path::PathBuf,
+    pidfd: OwnedFd,
+    deadline: Deadline,
+    cancel: Cancel<'a>,
+}
+
+impl Visit<'_> {
+    /// Whether to go on.
+    fn check(&self, found: &'static str) -> Result<(), RendezvousError> {
+        if let Some(rank) = (self.cancel)() {
+            return Err(Refusal::ParentDied { rank }.into());
+        }
+        if self.deadline.passed() {
+            return Err(RendezvousError::NotServed {
+                rank: self.join.rank,
+                path: self.path.clone(),
+                found,
+                waited: self.join.deadline,
+            });
+        }
+        Ok(())
+    }
+
+    fn attempt(&self) -> Result<(Client, Roster), Attempt> {
+        let before = identity(&self.path);
+        let socket = self.connect()?;
+        let mut link = Link::new(socket);
+        let packet = self.await_greeting(&mut link, before)?;
+        let greeting = self.read_greeting(&link, &packet)?;
+        if packet.lost {
+            return Err(RendezvousError::DescriptorLost { from: 0 }.into());
+        }
+        let own = ProcessId::own();
+        let server = packet.descriptor.filter(|_| greeting.process != own);
+        let (rank, world, span) = (self.join.rank, self.join.world, self.join.deadline);
+        let mut client = Client {
+            link,
+            rank,
+            world,
+            span,
+            own,
+            server,
+            pidfds: Vec::new(),
+            absent: Vec::new(),
+        };
+        self.say_hello(&client)?;
+        let roster = client.await_roster(self)?;
+        Ok((client, roster))
+    }
+
+    fn connect(&self) -> Result<OwnedFd, Attempt> {
+        let socket = connect_to(&self.path).map_err(|errno| match errno {
+            Errno::NOENT => Attempt::Again("no socket is there, so rank 0 has not started to serve"),
+            Errno::CONNREFUSED => Attempt::Again("a stale socket is there, but nobody listens"),
+            Errno::AGAIN => Attempt::Again("its queue of connections stays full"),
+            Errno::INTR => Attempt::Again("connecting was interrupted"),
+            Errno::PROTOTYPE => Attempt::Again("a socket of another kind is there"),
+            other => system("connect to the rendezvous socket")(other).into(),
+        })?;
+        let theirs = credentials::of_peer(socket.as_fd())
+            .map_err(system("ask who serves the rendezvous socket"))?
+            .user;
+        let ours = rustix::process::geteuid().as_raw();
+        if theirs != ours {
+            return Err(RendezvousError::OtherUser {
+                path: self.path.clone(),
+                theirs,
+                ours,
+            }
+            .into());
+        }
+        Ok(socket)
+    }
+
+    /// A socket that a forked child of a dead rank 0 holds open accepts connections and never answers; it is left as
+    /// soon as a new rank 0 replaces it.
+    fn await_greeting(&self, link: &mut Link, before: Option<Identity>) -> Result<Packet, Attempt> {
+        loop {
+            match link.receive() {
+                Received::Packet(packet) => return Ok(packet),
+                Received::Closed => return Err(Attempt::Again("rank 0 closed the connection without a word")),
+                Received::Nothing => {}
+            }
+            self.check(
+                "something listens there, but does not answer: it is stopped, or it is a forked child that still \
+                        holds the socket of a rank 0 that has ended",
+            )?;
+            let mut readable = [PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)];
+            let ready = poll_for(&mut readable, self.deadline.slice()).map_err(system("wait for rank 0"))?;
+            if ready == 0 && identity(&self.path) != before {
+                return Err(Attempt::Again("the socket was replaced"));
+            }
+        }
+    }
+
+    fn read_greeting(&self, link: &Link, packet: &Packet) -> Result<Greeting, RendezvousError> {
+        let impostor = || RendezvousError::Impostor {
+            path: self.path.clone(),
+            found: excerpt(&packet.bytes),
+        };
+        match Opening::read(&packet.bytes) {
+            Opened::Same => serde_json::from_slice(&packet.bytes).map_err(|_| impostor()),
+            Opened::Stranger => Err(impostor()),
+            Opened::OtherVersion { version, .. } => {
+                // Tells rank 0, which tells the others. Best effort: this side's error does not depend on it.
+                let now = Deadline::after(Duration::ZERO);
+                let rank = self.join.rank;
+                link.send(&Opening::of(rank), None, &now).unwrap_or_default();
+                Err(Refusal::Version {
+                    rank: Some(rank),
+                    theirs: Opening::own_version(),
+                    ours: version,
+                }
+                .into())
+            }
+        }
+    }
+
+    fn say_hello(&self, client: &Client) -> Result<(), RendezvousError> {
+        let hello = Hello {
+            opening: Opening::of(self.join.rank),
+            name: self.join.name.clone(),
+            world: self.join.world,
+            process: client.own,
+            terms: self.join.terms.clone(),
+            facts: Hex(self.join.facts.clone()),
+        };
+        match client.link.send(&hello, Some(self.pidfd.as_fd()), &self.deadline) {
+            // A refusal that was sent before the other end closed is read next.
+            Ok(()) | Err(SendFailure::Closed | SendFailure::Late) => Ok(()),
+            Err(SendFailure::TooLarge(bytes)) => Err(RendezvousError::TooLarge {
+                what: "the facts and terms of a rank",
+                bytes,
+                limit: LONGEST,
+            }),
+            Err(SendFailure::System(errno)) => Err(system("send to rank 0")(errno)),
+        }
+    }
+}
+
+/// Why a wait for rank 0 ended without a message.
+enum Silence {
+    Closed,
+    Failed(RendezvousError),
+}
+
+impl Client {
+    /// Waits for the welcome and the members. A connection closed before the welcome is tried again.
+    fn await_roster(&mut self, visit: &Visit<'_>) -> Result<Roster, Attempt> {
+        let token = match self.next(&visit.deadline, "the arrival of all ranks", visit.cancel) {
+            Ok((Message::Welcome { token }, _)) => token,
+            Ok((other, _)) => return Err(self.out_of_step(&other, "the welcome").into()),
+            Err(Silence::Closed) if process::ending(self.server.as_ref()) => {
+                return Err(Refusal::Died { rank: 0 }.into());
+            }
+            Err(Silence::Closed) => return Err(Attempt::Again("rank 0 closed the connection before all had arrived")),
+            Err(Silence::Failed(error)) => return Err(self.leave(error).into()),
+        };
+        let mut roster = Roster {
+            token,
+            facts: Vec::new(),
+            processes: Vec::new(),
+        };
+        while roster.facts.len() < self.world {
+            self.await_member(visit, &mut roster)?;
+        }
+        Ok(roster)
+    }
+
+    fn await_member(&mut self, visit: &Visit<'_>, roster: &mut Roster) -> Result<(), RendezvousError> {
+        let next = roster.facts.len();
+        let (message, pidfd) = self.expect("the list of ranks", visit.cancel)?;
+        let Message::Member { rank, process, facts } = message else {
+            return Err(self.out_of_step(&message, "a member"));
+        };
+        let foreign = process != self.own;
+        if foreign && pidfd.is_none() {
+            return Err(self.leave(RendezvousError::DescriptorLost { from: 0 }));
+        }
+        if rank != next {
+            let reason = format!("it listed rank {rank} where rank {next} was due");
+            return Err(self.leave(Refusal::Left { rank: 0, reason }.into()));
+        }
+        roster.facts.push(facts.0);
+        roster.processes.push(process);
+        self.pidfds.push(pidfd.filter(|_| foreign));
+        Ok(())
+    }
+
+    /// The next message of a step after the arrival.
+    fn expect(&mut self, step: &str, cancel: Cancel<'_>) -> Result<(Message, Option<OwnedFd>), RendezvousError> {
+        let deadline = Deadline::after(self.span);
+        self.absent.clear();
+        match self.next(&deadline, step, cancel) {
+            Ok(found) => Ok(found),
+            Err(Silence::Closed) if process::ending(self.server.as_ref()) => Err(Refusal::Died { rank: 0 }.into()),
+            Err(Silence::Closed) => {
+                let reason = "it closed its connection".to_owned();
+                Err(Refusal::Left { rank: 0, reason }.into())
+            }
+            Err(Silence::Failed(error)) => Err(self.leave(error)),
+        }
+    }
+
+    /// The next message. News about absent ranks is kept, a refusal is an error. What was sent counts before a death.
+    fn next(
+        &mut self,
+        deadline: &Deadline,
+        step: &str,
+        cancel: Cancel<'_>,
+    ) -> Result<(Message, Option<OwnedFd>), Silence> {
+        let failed = |error: RendezvousError| Err(Silence::Failed(error));
+        loop {
+            match self.link.receive() {
+                Received::Packet(packet) => match self.read(packet).map_err(Silence::Failed)? {
+                    (Message::Absent { ranks }, _) => {
+                        self.absent = ranks;
+                        continue;
+                    }
+                    (Message::Refused { refusal }, _) => return failed(refusal.into()),
+                    found => return Ok(found),
+                },
+                Received::Closed => return Err(Silence::Closed),
+                Received::Nothing if process::ended(self.server.as_ref()) => {
+                    return failed(Refusal::Died { rank: 0 }.into());
+                }
+                Received::Nothing => {}
+            }
+            if let Some(rank) = cancel() {
+                return failed(Refusal::ParentDied { rank }.into());
+            }
+            if deadline.passed() {
+                return failed(self.too_late(deadline, step).into());
+            }
+            let ends = [Some(self.link.as_fd()), self.server.as_ref().map(AsFd::as_fd)];
+            let watched = ends.into_iter().flatten();
+            let mut watched: Vec<_> = watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            poll_for(&mut watched, deadline.slice())
+                .map_err(|errno| Silence::Failed(system("wait for rank 0")(errno)))?;
+        }
+    }
+
+    fn read(&self, packet: Packet) -> Result<(Message, Option<OwnedFd>), RendezvousError> {
+        if packet.lost {
+            return Err(RendezvousError::DescriptorLost { from: 0 });
+        }
+        match serde_json::from_slice(&packet.bytes) {
+            Ok(message) => Ok((message, packet.descriptor)),
+            Err(_) => {
+                let reason = format!("it sent a packet that cannot be read ({})", excerpt(&packet.bytes));
+                Err(Refusal::Left { rank: 0, reason }.into())
+            }
+        }
+    }
+
+    /// Names whom rank 0 was waiting for when it last told, else rank 0 itself.
+    fn too_late(&self, deadline: &Deadline, step: &str) -> Refusal {
+        let waited_ms = deadline.span_ms();
+        let absent: Vec<usize> = self.absent.iter().copied().filter(|rank| *rank != self.rank).collect();
+        match (absent.is_empty(), self.pidfds.is_empty()) {
+            (true, _) => Refusal::Late {
+                ranks: vec![0],
+                step: step.to_owned(),
+                waited_ms,
+            },
+            (false, true) => Refusal::Missing {
+                ranks: absent,
+                world: self.world,
+                waited_ms,
+                strangers: 0,
+            },
+            (false, false) => Refusal::Late {
+                ranks: absent,
+                step: step.to_owned(),
+                waited_ms,
+            },
+        }
+    }
+
+    fn out_of_step(&self, found: &Message, expected: &str) -> RendezvousError {
+        let expected = expected.to_owned();
+        self.leave(
+            Refusal::OutOfStep {
+                rank: 0,
+                found: found.describe(),
+                expected,
+            }
+            .into(),
+        )
+    }
+
+    /// Tells rank 0 why this rank gives up. Best effort: it else notices the closed connection.
+    fn leave(&self, error: RendezvousError) -> RendezvousError {
+        let message = Message::Leave {
+            refusal: error.as_refusal(self.rank),
+        };
+        self.link
+            .send(&message, None, &Deadline::after(Duration::ZERO))
+            .unwrap_or_default();
+        error
+    }
+
+    fn say(&self, message: &Message) -> Result<(), RendezvousError> {
+        let deadline = Deadline::after(self.span);
+        match self.link.send(message, None, &deadline) {
+            // Why it closed is read next.
+            Ok(()) | Err(SendFailure::Closed) => Ok(()),
+            Err(SendFailure::Late) => Err(self.too_late(&deadline, "reading").into()),
+            Err(SendFailure::TooLarge(bytes)) => Err(RendezvousError::TooLarge {
+                what: "a value's name",
+                bytes,
+                limit: LONGEST,
+            }),
+            Err(SendFailure::System(errno)) => Err(system("send to rank 0")(errno)),
+        }
+    }
+
+    pub(crate) fn share(&mut self) -> Result<OwnedFd, RendezvousError> {
+        match self.expect("the shared descriptor", &never)? {
+            (Message::Share, Some(descriptor)) => Ok(descriptor),
+            (Message::Share, None) => Err(self.leave(RendezvousError::DescriptorLost { from: 0 })),
+            (other, _) => Err(self.out_of_step(&other, "a shared descriptor")),
+        }
+    }
+
+    pub(crate) fn agree(&mut self, what: &str, digest: u64) -> Result<(), RendezvousError> {
+        self.say(&Message::Bring {
+            what: what.to_owned(),
+            digest,
+        })?;
+        match self.expect(&format!("agreement on {what}"), &never)? {
+            (Message::Agreed, _) => Ok(()),
+            (other, _) => Err(self.out_of_step(&other, "an agreement")),
+        }
+    }
+
+    /// Gives the pidfds, by rank.
+    pub(crate) fn finish(&mut self) -> Result<Vec<Option<OwnedFd>>, RendezvousError> {
+        self.say(&Message::Finish)?;
+        match self.expect("the end of the meeting", &never)? {
+            (Message::Done, _) => Ok(std::mem::take(&mut self.pidfds)),
+            (other, _) => Err(self.out_of_step(&other, "the end of the meeting")),
+        }
+    }
+
+    pub(crate) fn is_own(&self) -> bool {
+        self.own == ProcessId::own()
+    }
+}
+
+/// Steps after the arrival are not cancelled: they end by the pidfd of rank 0, its refusal, or the deadline.
+fn never() -> Option<usize> {
+    None
+}
+
+/// Tells one socket file from the next of the same name; inode numbers alone are used again.
+type Identity = (u64, u64, i64, u64);
+
+fn identity(path: &Path) -> Option<Identity> {
+    let found = lstat(path).ok()?;
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+    Some((
+        found.st_dev as u64,
+        found.st_ino as u64,
+        found.st_ctime as i64,
+        found.st_ctime_nsec as u64,
+    ))
+}
+
+/// The beginning of a packet, fit to print.
+fn excerpt(bytes: &[u8]) -> String {
+    let head: Vec<u8> = bytes.iter().copied().take(32).collect();
+    format!(
+        "it sent {:?}{}",
+        String::from_utf8_lossy(&head),
+        if bytes.len() > head.len() { " ..." } else { "" }
+    )
+}
