@@ -1,0 +1,379 @@
+//! One rank's end of a communicator on the host.
+
+use std::cell::{Cell, OnceCell};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanesum_plan::{Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
+use lanesum_segment::{Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Segment, Tally, Trouble, WaitContext};
+
+use crate::fault::{Fault, Scene, report};
+use crate::reduce::{FloatGuard, Reducer, fill_nan};
+
+/// One rank's end of a communicator: `Send`, one caller at a time.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) member: Member,
+    pub(crate) reducer: Reducer,
+    rank: Rank,
+    world: WorldSize,
+    epoch: Cell<Epoch>,
+    chunks: Cell<u64>,
+    deadline: Cell<Duration>,
+    pace: Pace,
+    lost: Arc<Lost>,
+    tally: Tally,
+    fault: OnceCell<Fault>,
+}
+
+/// Where a rank's input lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// In memory of its own.
+    Private(*const u8),
+    /// In its arena, at this offset.
+    Shared(u64),
+}
+
+/// The memory of a call on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operands {
+    /// The input.
+    pub input: Input,
+    /// The output; may be the input itself.
+    pub output: *mut u8,
+}
+
+/// Proof that a call's last exchange was closed: all ranks called the same, and the output is written.
+/// Only this engine makes it.
+#[must_use]
+#[derive(Debug)]
+pub struct Closed {
+    epoch: u64,
+}
+
+impl Closed {
+    /// Epoch of the call's last exchange.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+/// What one exchange works on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchange<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) digest: u32,
+    pub(crate) operation: Operation,
+    pub(crate) dtype: Dtype,
+    pub(crate) operands: &'a Operands,
+    pub(crate) epoch: Epoch,
+    /// First element of the chunk in the message.
+    pub(crate) start: usize,
+    /// Elements of the chunk.
+    pub(crate) elements: usize,
+}
+
+/// A trouble and the wait in which it came.
+pub(crate) type Failed = (Phase, Trouble);
+
+impl Engine {
+    /// The end of `rank` at a segment. `reducer` holds the tree's order, `lost` the ranks whose process has
+    /// ended.
+    ///
+    /// # Errors
+    /// [`PlanError`] if the segment has no such rank.
+    pub fn new(
+        segment: Arc<Segment>,
+        rank: Rank,
+        reducer: Reducer,
+        pace: Pace,
+        deadline: Duration,
+        lost: Arc<Lost>,
+    ) -> Result<Self, PlanError> {
+        let world = WorldSize::new(segment.geometry().world())?;
+        let outside = PlanError::RankOutsideWorld {
+            index: rank.index(),
+            world: world.get(),
+        };
+        let member = Member::new(segment, rank.index()).ok_or(outside)?;
+        let first = Epoch::new(member.segment().geometry().first_epoch());
+        Ok(Self {
+            member,
+            reducer,
+            rank,
+            world,
+            epoch: Cell::new(first),
+            chunks: Cell::new(0),
+            deadline: Cell::new(deadline),
+            pace,
+            lost,
+            tally: Tally::default(),
+            fault: OnceCell::new(),
+        })
+    }
+
+    /// The segment.
+    #[inline]
+    pub fn segment(&self) -> &Arc<Segment> {
+        self.member.segment()
+    }
+
+    /// Ranks whose process has ended.
+    pub fn lost(&self) -> RankSet {
+        self.lost.ranks()
+    }
+
+    /// Posts the header of the next exchange and does not wait for the peers, to measure a peer's call
+    /// without waiting. Breaks the protocol: the communicator is for nothing else afterwards.
+    #[doc(hidden)]
+    pub fn post_only(&self, call: &Call) {
+        let epoch = self.epoch.get();
+        self.member.announce(
+            epoch,
+            &Announcement {
+                digest: call.digest(),
+                descriptor: call.to_words(),
+                offset: 0,
+            },
+        );
+        let _closed = self.close(epoch);
+    }
+
+    /// This rank.
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// All ranks, each with its index.
+    #[inline]
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (usize, Rank)> {
+        self.world.ranks().map(|rank| (rank.index(), rank))
+    }
+
+    /// The first fault, if the engine is poisoned.
+    #[inline]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.get()
+    }
+
+    /// The longest that one wait may last.
+    pub fn deadline(&self) -> Duration {
+        self.deadline.get()
+    }
+
+    /// Changes the deadline of the waits to come.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.deadline.set(deadline);
+    }
+
+    /// Waiting times and naps.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Exchanges closed so far.
+    pub fn chunks(&self) -> u64 {
+        self.chunks.get()
+    }
+
+    /// Tells the peers that this rank makes no more calls.
+    pub fn depart(&self) {
+        self.member.depart();
+    }
+
+    /// A world of one: the input, with NaN made canonical.
+    ///
+    /// # Safety
+    /// As [`Engine::one_shot_pull`].
+    pub unsafe fn alone(&self, request: &Request, operands: &Operands) -> Closed {
+        let _rounding = FloatGuard::new();
+        let source = self.input(operands, 0, request.dtype);
+        let elements = request.elements.get() as usize;
+        // SAFETY: the caller vouches for input and output; a world of one has one source.
+        unsafe {
+            self.reducer
+                .reduce(request.operation, request.dtype, &[source], operands.output, elements)
+        };
+        self.close(self.epoch.get())
+    }
+
+    /// Headers only: an empty message, a barrier, or a question to the peers.
+    ///
+    /// # Errors
+    /// [`Fault`] if a peer died, is late, or called something else.
+    pub fn header_only(&self, call: &Call) -> Result<Closed, Box<Fault>> {
+        let epoch = self.epoch.get();
+        self.enter(epoch, call, call.digest(), 0)
+            .map_err(|failed| self.fail(call, epoch, failed))?;
+        Ok(self.close(epoch))
+    }
+
+    /// A barrier that also gathers what each rank called, by rank. The descriptors are read before this
+    /// rank's next header lets anybody overwrite them.
+    ///
+    /// # Errors
+    /// As [`Engine::header_only`].
+    pub fn gather_calls(&self, call: &Call) -> Result<Vec<Call>, Box<Fault>> {
+        let epoch = self.epoch.get();
+        let _closed = self.header_only(call)?;
+        let world = self.member.segment().geometry().world();
+        (0..world)
+            .map(|rank| match rank == self.member.rank() {
+                true => Ok(*call),
+                false => Call::from_words(self.member.announcement(rank, epoch).descriptor)
+                    .ok_or_else(|| self.fail(call, epoch, (Phase::Header, Trouble::Corrupt { peer: rank }))),
+            })
+            .collect()
+    }
+
+    /// Fills an output with NaN: what a failed call leaves.
+    ///
+    /// # Safety
+    /// `output` is valid for writing the request's elements.
+    pub unsafe fn spoil(&self, request: &Request, output: *mut u8) {
+        // SAFETY: the caller vouches for the output.
+        unsafe { fill_nan(request.dtype, output, request.elements.get() as usize) };
+    }
+
+    /// Runs a message as a row of exchanges of at most `chunk` elements, an epoch each.
+    pub(crate) fn stream(
+        &self,
+        call: &Call,
+        request: &Request,
+        operands: &Operands,
+        chunk: u64,
+        exchange: impl Fn(&Exchange<'_>) -> Result<(), Failed>,
+    ) -> Result<Closed, Box<Fault>> {
+        let _rounding = FloatGuard::new();
+        let digest = call.digest();
+        let total = request.elements.get() as usize;
+        let step = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
+        let mut start = 0;
+        loop {
+            let elements = step.min(total - start);
+            let epoch = self.epoch.get();
+            let part = Exchange {
+                call,
+                digest,
+                operation: request.operation,
+                dtype: request.dtype,
+                operands,
+                epoch,
+                start,
+                elements,
+            };
+            exchange(&part).map_err(|failed| self.fail(call, epoch, failed))?;
+            let closed = self.close(epoch);
+            start += elements;
+            if start >= total {
+                return Ok(closed);
+            }
+        }
+    }
+
+    /// Posts this rank's header and waits for those of all peers.
+    #[inline]
+    pub(crate) fn enter(&self, epoch: Epoch, call: &Call, digest: u32, offset: u64) -> Result<(), Failed> {
+        self.member.announce(
+            epoch,
+            &Announcement {
+                digest,
+                descriptor: call.to_words(),
+                offset,
+            },
+        );
+        self.member
+            .await_headers(epoch, digest, &self.context())
+            .map_err(|trouble| (Phase::Header, trouble))
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> WaitContext<'_> {
+        WaitContext {
+            deadline: self.deadline.get(),
+            pace: self.pace,
+            lost: &self.lost,
+            tally: &self.tally,
+        }
+    }
+
+    /// The first byte of the chunk that starts at element `start` of this rank's input.
+    #[inline]
+    pub(crate) fn input(&self, operands: &Operands, start: usize, dtype: Dtype) -> *const u8 {
+        let base = match operands.input {
+            Input::Private(pointer) => pointer,
+            Input::Shared(offset) => self
+                .member
+                .segment()
+                .arena(self.member.rank())
+                .as_ptr()
+                .wrapping_add(offset as usize)
+                .cast_const(),
+        };
+        base.wrapping_add(start * dtype.size())
+    }
+
+    /// Where each rank's chunk can be read: in its staging half, or in place if `shared`; this rank's own
+    /// always in place. Offsets that a peer announced are checked before they are used.
+    #[inline]
+    pub(crate) fn sources(&self, part: &Exchange<'_>) -> Result<[*const u8; WORLD_MAX], Failed> {
+        let segment = self.member.segment();
+        let own = self.member.rank();
+        let mut sources = [core::ptr::null(); WORLD_MAX];
+        sources[own] = self.input(part.operands, part.start, part.dtype);
+        for peer in self.member.peers().iter() {
+            sources[peer] = match part.operands.input {
+                Input::Private(_) => segment.staging(peer, part.epoch.half()).as_ptr().cast_const(),
+                Input::Shared(_) => {
+                    let chunk = part.bytes(0..part.start + part.elements);
+                    let offset = self.member.announcement(peer, part.epoch).offset;
+                    if offset
+                        .checked_add(chunk.end as u64)
+                        .is_none_or(|end| end > segment.geometry().shared())
+                    {
+                        return Err((Phase::Header, Trouble::Corrupt { peer }));
+                    }
+                    let start = part.start * part.dtype.size();
+                    segment
+                        .arena(peer)
+                        .as_ptr()
+                        .wrapping_add(offset as usize + start)
+                        .cast_const()
+                }
+            };
+        }
+        Ok(sources)
+    }
+
+    fn close(&self, epoch: Epoch) -> Closed {
+        self.epoch.set(epoch.next());
+        self.chunks.set(self.chunks.get() + 1);
+        Closed { epoch: epoch.get() }
+    }
+
+    #[cold]
+    fn fail(&self, call: &Call, epoch: Epoch, (phase, trouble): Failed) -> Box<Fault> {
+        let scene = Scene {
+            own: self.rank,
+            call: *call,
+            epoch: epoch.get(),
+            phase,
+        };
+        let (record, fault) = report(&scene, &trouble, |peer| {
+            self.member.announcement(peer, epoch).descriptor
+        });
+        self.member.fail(&record);
+        Box::new(self.fault.get_or_init(|| fault).clone())
+    }
+}
+
+impl Exchange<'_> {
+    /// A range of elements in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self, elements: Range<usize>) -> Range<usize> {
+        elements.start * self.dtype.size()..elements.end * self.dtype.size()
+    }
+}
