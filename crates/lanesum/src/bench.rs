@@ -1,0 +1,103 @@
+//! What a call costs besides moving and adding bytes, for `cargo xtask bench overhead`.
+
+use std::time::{Duration, Instant};
+
+use lanesum_plan::Call;
+use serde::Serialize;
+
+use crate::buffers::AllReduce;
+use crate::communicator::Communicator;
+use crate::error::Error;
+
+/// Nanoseconds of a call that waits for nobody: checks, decision, digest, header, looking at the peer's
+/// header, counters and receipt.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Overhead {
+    /// A call with no elements: everything but payload. Median over the batches.
+    pub overhead_ns: f64,
+    /// A call with one element: the same, and a copy and a sum of four bytes.
+    pub one_element_ns: f64,
+    /// Calls measured.
+    pub calls: u64,
+}
+
+const BATCHES: usize = 101;
+const BATCH: usize = 10_000;
+
+/// Measures the overhead of a call: two ranks of this process on one thread; the peer's header is there
+/// before each call, and the cost of posting it is measured alone and taken off.
+///
+/// # Errors
+/// [`Error`] if the two ranks can't join.
+pub fn overhead() -> Result<Overhead, Error> {
+    let (caller, peer) = pair()?;
+    let (empty, single) = (series(&caller, &peer, 0)?, series(&caller, &peer, 1)?);
+    let posting = median(&mut (0..BATCHES).map(|_| time(|| post(&peer, 0))).collect::<Vec<_>>());
+    Ok(Overhead {
+        overhead_ns: (empty - posting).max(0.0),
+        one_element_ns: (single - posting).max(0.0),
+        calls: (2 * BATCHES * BATCH) as u64,
+    })
+}
+
+/// Two ranks that joined on two threads, both on this one.
+fn pair() -> Result<(Communicator, Communicator), Error> {
+    let name = format!("overhead-{}", std::process::id());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| Communicator::builder(1, 2, name.as_str()).join());
+        let caller = Communicator::builder(0, 2, name.as_str()).join();
+        let peer = other.join().unwrap_or_else(|_| {
+            Err(Error::System {
+                what: "a thread",
+                source: std::io::Error::other("it panicked"),
+            })
+        });
+        Ok((caller?, peer?))
+    })
+}
+
+fn series(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<f64, Error> {
+    let mut buffer = vec![1.0f32; elements];
+    let mut failed = None;
+    let mut batches: Vec<f64> = (0..BATCHES)
+        .map(|_| {
+            time(|| {
+                post(peer, elements);
+                match caller.all_reduce(AllReduce::in_place(&mut buffer)) {
+                    Ok(issued) => {
+                        std::hint::black_box(&issued);
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            })
+        })
+        .collect();
+    failed.map_or_else(|| Ok(median(&mut batches)), Err)
+}
+
+/// Posts the header of the call that the other side is about to make.
+fn post(peer: &Communicator, elements: usize) {
+    let mut nothing = [0.0f32; 1];
+    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment()) {
+        let algorithm = peer.plan.decide(&request).name();
+        peer.engine.post_only(&Call::AllReduce {
+            request,
+            algorithm,
+            ordinal: peer.next_ordinal(),
+        });
+    }
+}
+
+/// Nanoseconds of one run of `body`, over a batch.
+fn time(mut body: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..BATCH {
+        body();
+    }
+    Duration::as_secs_f64(&start.elapsed()) * 1e9 / BATCH as f64
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

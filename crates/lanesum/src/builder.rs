@@ -1,0 +1,135 @@
+//! How a rank joins.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lanesum_plan::{AlgorithmChoice, Bytes, ReductionTree};
+
+use crate::communicator::Communicator;
+use crate::environment;
+use crate::error::Error;
+
+/// The longest that a wait lasts where nobody says otherwise.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Bytes of one staging half where nobody says otherwise.
+const STAGING: Bytes = Bytes::new(1 << 20);
+/// Bytes of one rank's arena where nobody says otherwise.
+const SHARED: Bytes = Bytes::new(4 << 20);
+
+/// What a rank brings to the meeting. All but the deadlines, the instruction set and the directory is
+/// compared among the ranks.
+#[must_use = "call `join`"]
+#[derive(Debug, Clone)]
+pub struct Builder {
+    pub(crate) rank: usize,
+    pub(crate) world: usize,
+    pub(crate) rendezvous: String,
+    pub(crate) deadline: Duration,
+    pub(crate) setup_deadline: Option<Duration>,
+    pub(crate) algorithm: AlgorithmChoice,
+    pub(crate) staging: Bytes,
+    pub(crate) shared: Bytes,
+    pub(crate) tree: Option<ReductionTree>,
+    pub(crate) isa: Option<String>,
+    pub(crate) first_epoch: u64,
+    pub(crate) directory: Option<PathBuf>,
+}
+
+impl Builder {
+    /// Rank `rank` (from 0) of `world` (1 to 16) ranks; those that give the same `rendezvous` name meet.
+    pub fn new(rank: usize, world: usize, rendezvous: impl Into<String>) -> Self {
+        Self {
+            rank,
+            world,
+            rendezvous: rendezvous.into(),
+            deadline: DEADLINE,
+            setup_deadline: None,
+            algorithm: AlgorithmChoice::Auto,
+            staging: STAGING,
+            shared: SHARED,
+            tree: None,
+            isa: None,
+            first_epoch: 1,
+            directory: None,
+        }
+    }
+
+    /// Rank, world, rendezvous name and deadline from the environment ([`environment::VARIABLES`]).
+    ///
+    /// # Errors
+    /// [`Error::Environment`] that says what is missing, malformed or contradictory.
+    pub fn from_env() -> Result<Self, Error> {
+        let identity = environment::identity(&|name| std::env::var_os(name))?;
+        let builder = Self::new(identity.rank, identity.world, identity.rendezvous);
+        Ok(match identity.deadline {
+            Some(deadline) => builder.deadline(deadline),
+            None => builder,
+        })
+    }
+
+    /// The longest that one wait of a call may last (default 30 s).
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The longest that joining may last (default: the deadline).
+    pub fn setup_deadline(mut self, deadline: Duration) -> Self {
+        self.setup_deadline = Some(deadline);
+        self
+    }
+
+    /// Pins the algorithm instead of leaving it to the plan.
+    pub fn algorithm(mut self, choice: AlgorithmChoice) -> Self {
+        self.algorithm = choice;
+        self
+    }
+
+    /// Bytes of one staging half (default 1 MiB; each rank has two): the longest message that goes in one
+    /// exchange. A multiple of 4096.
+    pub fn staging(mut self, bytes: Bytes) -> Self {
+        self.staging = bytes;
+        self
+    }
+
+    /// Bytes of each rank's arena for shared buffers (default 4 MiB). Pages become memory when touched.
+    pub fn shared_capacity(mut self, bytes: Bytes) -> Self {
+        self.shared = bytes;
+        self
+    }
+
+    /// Pins the order of the sum, for equal bits between machines (default: the canonical tree).
+    pub fn tree(mut self, tree: ReductionTree) -> Self {
+        self.tree = Some(tree);
+        self
+    }
+
+    /// Names the instruction set to sum with (`scalar`, `avx2`, ...; default: the best there is). All give
+    /// the same bits.
+    pub fn isa(mut self, name: impl Into<String>) -> Self {
+        self.isa = Some(name.into());
+        self
+    }
+
+    /// The epoch of the first exchange, to test what happens when epochs wrap.
+    #[doc(hidden)]
+    pub fn first_epoch(mut self, epoch: u64) -> Self {
+        self.first_epoch = epoch;
+        self
+    }
+
+    /// Where the rendezvous socket is made (default: the user's runtime directory). Must belong to the
+    /// user, with mode 0700.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Meets the other ranks, agrees with them, and maps the shared memory.
+    ///
+    /// # Errors
+    /// [`Error`] that names who is missing or differs in what, at the latest after the set-up deadline.
+    pub fn join(self) -> Result<Communicator, Error> {
+        crate::setup::join(self, &|| None)
+    }
+}

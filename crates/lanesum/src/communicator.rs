@@ -1,0 +1,367 @@
+//! One rank's communicator, and the one dispatch.
+#![expect(
+    unsafe_code,
+    reason = "hands the caller's pointers to the engine, and is handed some by C and Python"
+)]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanesum_host::{Engine, Input, Operands};
+use lanesum_plan::{
+    Algorithm, Buffers, Bytes, Call, Dtype, Elements, Explanation, Label, Operation, Plan, Rank, ReductionTree,
+    Request, Topology, WorldSize,
+};
+use lanesum_rendezvous::Watch;
+use lanesum_segment::{Arena, ForkGuard};
+
+use crate::buffers::AllReduce;
+use crate::builder::Builder;
+use crate::counters::{Counters, Ledger};
+use crate::element::Element;
+use crate::error::{Error, Refused};
+use crate::issued::{Issued, Named, Receipt};
+use crate::shared::SharedBuffer;
+
+/// One rank's end of a group of ranks that sum together. `Send`, not `Sync`: one caller at a time, and one
+/// order of calls, the same on all ranks. For overlap there is [`Communicator::channel`].
+///
+/// ```compile_fail
+/// fn needs_sync<T: Sync>() {}
+/// needs_sync::<lanesum::Communicator>();
+/// ```
+#[derive(Debug)]
+pub struct Communicator {
+    pub(crate) engine: Engine,
+    pub(crate) plan: Plan,
+    pub(crate) arena: Arena,
+    pub(crate) guard: Arc<ForkGuard>,
+    /// Held for its end: dropping it stops the thread that watches the peers' processes.
+    pub(crate) _watch: Watch,
+    pub(crate) identity: Identity,
+    pub(crate) ordinal: Cell<u64>,
+    pub(crate) ledger: Ledger,
+}
+
+/// What a communicator keeps of how it was joined, for its children and for reports.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) rank: Rank,
+    pub(crate) world: WorldSize,
+    /// Random, the same on all ranks: children meet under names made from it.
+    pub(crate) token: u64,
+    pub(crate) recipe: Builder,
+    pub(crate) isa: &'static str,
+    pub(crate) setup: Duration,
+}
+
+/// A call by raw pointers, as C and Python make it.
+#[derive(Debug, Clone, Copy)]
+pub struct RawCall {
+    /// First byte of the input, any alignment.
+    pub input: *const u8,
+    /// First byte of the output; the input itself, or disjoint from it.
+    pub output: *mut u8,
+    /// Elements.
+    pub elements: Elements,
+    /// Their type.
+    pub dtype: Dtype,
+    /// How they are combined.
+    pub operation: Operation,
+    /// The caller's mark.
+    pub label: Option<Label>,
+}
+
+impl Communicator {
+    /// Joins the ranks that a launcher started: rank and world from its environment variables
+    /// ([`crate::environment::VARIABLES`]).
+    ///
+    /// # Errors
+    /// [`Error`] if the environment is incomplete or contradicts itself, or the ranks do not come together
+    /// before the deadline.
+    pub fn from_env() -> Result<Self, Error> {
+        Builder::from_env()?.join()
+    }
+
+    /// A builder for rank `rank` of `world`; ranks that give the same rendezvous name meet.
+    pub fn builder(rank: usize, world: usize, rendezvous: impl Into<String>) -> Builder {
+        Builder::new(rank, world, rendezvous)
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> Rank {
+        self.identity.rank
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> WorldSize {
+        self.identity.world
+    }
+
+    /// Combines each element over all ranks, in the order of [`Communicator::tree`]; every rank gets the
+    /// same bits. 16-bit elements are summed in f32 and rounded once. NaN comes out as the canonical quiet
+    /// NaN; maximum and minimum are those of IEEE 754-2019.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: nothing happened, the output is untouched. [`Error::Fault`]: a peer died, is
+    /// late, or called something else; the output holds NaN and the communicator is poisoned.
+    /// [`Error::Poisoned`]: an earlier call failed; the output holds NaN.
+    pub fn all_reduce<T: Element>(&self, call: AllReduce<'_, T>) -> Result<Issued, Error> {
+        self.own_process()?;
+        let (request, operands) = call.check(self.engine.segment())?;
+        // SAFETY: the call borrows its buffers exclusively (the input of `out_of_place` shared) for as long
+        // as it lives, `check` has compared their lengths with the request, and Rust's borrows keep input
+        // and output the same or apart. Any bytes are a valid element.
+        unsafe { self.issue(&request, &operands) }
+    }
+
+    /// As [`Communicator::all_reduce`], by raw pointers.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce`].
+    ///
+    /// # Safety
+    /// The input is valid for reading and the output for writing `elements` elements of `dtype`, and nobody
+    /// else touches the output, or writes to the input, during the call.
+    pub unsafe fn all_reduce_raw(&self, raw: &RawCall) -> Result<Issued, Error> {
+        self.own_process()?;
+        let elements = raw.elements.get();
+        let bytes = elements
+            .checked_mul(raw.dtype.size() as u64)
+            .and_then(|bytes| isize::try_from(bytes).ok())
+            .ok_or(Refused::TooLarge { elements })?
+            .unsigned_abs();
+        if bytes > 0 && (raw.input.is_null() || raw.output.is_null()) {
+            return Err(Refused::Null { elements }.into());
+        }
+        if raw.input.addr() != raw.output.addr() && raw.input.addr().abs_diff(raw.output.addr()) < bytes {
+            return Err(Refused::Overlap.into());
+        }
+        let request = Request {
+            operation: raw.operation,
+            dtype: raw.dtype,
+            elements: raw.elements,
+            buffers: Buffers::Private,
+            label: raw.label,
+        };
+        let operands = Operands {
+            input: Input::Private(raw.input),
+            output: raw.output,
+        };
+        // SAFETY: the caller vouches for both; they are the same or do not overlap, as just checked.
+        unsafe { self.issue(&request, &operands) }
+    }
+
+    /// The one dispatch: what the plan decided runs, or an error says why not.
+    ///
+    /// # Safety
+    /// As [`Engine::one_shot_pull`].
+    unsafe fn issue(&self, request: &Request, operands: &Operands) -> Result<Issued, Error> {
+        if let Some(first) = self.engine.fault() {
+            // SAFETY: passed on from the caller.
+            unsafe { self.engine.spoil(request, operands.output) };
+            return Err(Error::Poisoned {
+                first: Box::new(first.clone()),
+            });
+        }
+        let decided = self.plan.decide(request);
+        let named = self.named(&decided, request.bytes());
+        let call = Call::AllReduce {
+            request: *request,
+            algorithm: named.algorithm,
+            ordinal: named.ordinal,
+        };
+        let outcome = match &decided {
+            // SAFETY: passed on from the caller.
+            Algorithm::Alone(_) => Ok(unsafe { self.engine.alone(request, operands) }),
+            Algorithm::HeaderOnly(_) => self.engine.header_only(&call),
+            // SAFETY: passed on from the caller.
+            Algorithm::OneShotPull(algorithm) => unsafe {
+                self.engine.one_shot_pull(algorithm, &call, request, operands)
+            },
+            // SAFETY: passed on from the caller.
+            Algorithm::TwoShotPull(algorithm) => unsafe {
+                self.engine.two_shot_pull(algorithm, &call, request, operands)
+            },
+        };
+        match outcome {
+            Ok(closed) => {
+                self.ledger.note(named.algorithm, named.bytes);
+                Ok(Issued::Done(Receipt::of(named, closed)))
+            }
+            Err(fault) => {
+                // SAFETY: passed on from the caller.
+                unsafe { self.engine.spoil(request, operands.output) };
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Returns when every rank has called it.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce`].
+    pub fn barrier(&self) -> Result<Issued, Error> {
+        self.usable()?;
+        let named = self.named(&self.plan.decide_barrier(), Bytes::new(0));
+        let closed = self.engine.header_only(&Call::Barrier {
+            label: None,
+            ordinal: named.ordinal,
+        })?;
+        self.ledger.note(named.algorithm, named.bytes);
+        Ok(Issued::Done(Receipt::of(named, closed)))
+    }
+
+    /// Allocates a zeroed buffer that peers can read in place. Local: ranks need not allocate alike.
+    ///
+    /// # Errors
+    /// [`Refused::ArenaFull`] with the free and the whole capacity.
+    pub fn allocate_shared<T: Element>(&self, elements: usize) -> Result<SharedBuffer<T>, Error> {
+        self.own_process()?;
+        let bytes = elements
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or(Refused::TooLarge {
+                elements: elements as u64,
+            })?;
+        let allocation = self.arena.allocate(bytes as u64).map_err(Refused::from)?;
+        let segment = Arc::clone(self.engine.segment());
+        Ok(SharedBuffer::new(
+            segment,
+            Arc::clone(&self.guard),
+            self.identity.rank.index(),
+            allocation,
+            elements,
+        ))
+    }
+
+    /// The decision for a request, with all that was refused and why.
+    pub fn explain(&self, request: &Request) -> Explanation {
+        self.plan.explain(request)
+    }
+
+    /// What ran so far, and how long each peer was waited for.
+    pub fn counters(&self) -> Counters {
+        let by_algorithm = self.ledger.by_algorithm();
+        let tally = self.engine.tally();
+        let peers = self.identity.world.ranks().filter(|&rank| rank != self.identity.rank);
+        Counters {
+            calls: by_algorithm.iter().map(|(_, calls)| calls).sum(),
+            chunks: self.engine.chunks(),
+            bytes: self.ledger.bytes(),
+            by_algorithm,
+            waited: peers.map(|rank| (rank, tally.waited(rank.index()))).collect(),
+            naps: tally.naps(),
+        }
+    }
+
+    /// The order in which elements are combined.
+    pub fn tree(&self) -> &ReductionTree {
+        self.plan.tree()
+    }
+
+    /// The plan that all ranks agreed on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What was observed of the host and its ranks.
+    pub fn topology(&self) -> &Topology {
+        self.plan.topology()
+    }
+
+    /// Size of the segment, of all ranks together.
+    pub fn memory(&self) -> Bytes {
+        Bytes::new(self.engine.segment().geometry().total())
+    }
+
+    /// How long joining took on this rank.
+    pub fn setup_time(&self) -> Duration {
+        self.identity.setup
+    }
+
+    /// The instruction set that this rank sums with.
+    pub fn isa(&self) -> &'static str {
+        self.identity.isa
+    }
+
+    /// The longest that one wait of a call may last.
+    pub fn deadline(&self) -> Duration {
+        self.engine.deadline()
+    }
+
+    /// Changes the deadline of this rank's calls to come.
+    ///
+    /// # Errors
+    /// [`Refused::Deadline`] if it is outside 1 ms to 24 days.
+    pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
+        self.engine.set_deadline(checked_deadline(deadline)?);
+        Ok(())
+    }
+
+    /// Leaves the communicator. Peers that still call are told that this rank is gone.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if a call has failed before; the communicator is gone in any case.
+    pub fn close(self) -> Result<(), Error> {
+        self.usable()
+    }
+
+    /// Refuses in a forked child, whatever the state of the parent's communicator.
+    #[inline]
+    pub(crate) fn own_process(&self) -> Result<(), Refused> {
+        if self.guard.is_forked() {
+            Err(Refused::Forked)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn usable(&self) -> Result<(), Error> {
+        self.own_process()?;
+        self.engine.fault().map_or(Ok(()), |first| {
+            Err(Error::Poisoned {
+                first: Box::new(first.clone()),
+            })
+        })
+    }
+
+    /// What a receipt says of the next call.
+    #[inline]
+    fn named(&self, decided: &Algorithm, bytes: Bytes) -> Named {
+        Named {
+            algorithm: decided.name(),
+            engine: decided.engine(),
+            path: decided.path(),
+            bytes,
+            ordinal: self.next_ordinal(),
+        }
+    }
+
+    /// The next call's number.
+    #[inline]
+    pub(crate) fn next_ordinal(&self) -> u64 {
+        self.ordinal.replace(self.ordinal.get().wrapping_add(1))
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // A forked child must neither touch the segment (it is not mapped there) nor speak for its parent.
+        if !self.guard.is_forked() {
+            self.engine.depart();
+        }
+    }
+}
+
+/// A deadline that can be counted and is not zero.
+pub(crate) fn checked_deadline(deadline: Duration) -> Result<Duration, Refused> {
+    const LONGEST: Duration = Duration::from_secs(24 * 24 * 3600);
+    match (Duration::from_millis(1)..=LONGEST).contains(&deadline) {
+        true => Ok(deadline),
+        false => Err(Refused::Deadline {
+            ms: deadline.as_millis(),
+        }),
+    }
+}

@@ -1,0 +1,47 @@
+//! lanesum sums a tensor over the ranks of one host: a receipt or an error, the same bits on every rank,
+//! and no wait without an end.
+//!
+//! ```
+//! use lanesum::{AllReduce, Communicator};
+//!
+//! // One rank of a world of one; with `Communicator::from_env()` the launcher says who is who.
+//! let communicator = Communicator::builder(0, 1, "doc").join()?;
+//! let mut gradients = vec![1.0f32, 2.0, 3.0];
+//! let issued = communicator.all_reduce(AllReduce::in_place(&mut gradients))?;
+//! assert_eq!(issued.receipt().map(|receipt| receipt.bytes().get()), Some(12));
+//! communicator.close()?;
+//! # Ok::<(), lanesum::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+pub mod bench;
+mod buffers;
+mod builder;
+mod communicator;
+mod counters;
+mod element;
+pub mod environment;
+mod error;
+mod issued;
+mod refusals;
+mod setup;
+mod shared;
+mod split;
+
+pub use buffers::AllReduce;
+pub use builder::Builder;
+pub use communicator::{Communicator, RawCall};
+pub use counters::Counters;
+pub use element::Element;
+pub use environment::EnvironmentError;
+pub use error::{Error, Refused};
+pub use half::{bf16, f16};
+pub use issued::{Captured, Issued, Receipt};
+pub use lanesum_host::{Fault, FaultKind};
+pub use lanesum_plan::{
+    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Call, Dtype, Elements, Engine, Explanation, Label,
+    Operation, Path, Plan, PlanError, Policy, Rank, ReductionTree, Request, Topology, WORLD_MAX, WorldSize,
+};
+pub use lanesum_rendezvous::RendezvousError;
+pub use lanesum_segment::SegmentError;
+pub use shared::SharedBuffer;

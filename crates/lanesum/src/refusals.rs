@@ -1,0 +1,81 @@
+//! Calls that are refused before anything happens: their outputs stay as they were.
+
+use thiserror::Error;
+
+/// Why a call was refused. Nothing was sent, no epoch was used, the output is untouched.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Input and output have different lengths.
+    #[error("the input has {input} elements and the output {output}")]
+    Lengths {
+        /// Elements of the input.
+        input: usize,
+        /// Elements of the output.
+        output: usize,
+    },
+    /// More elements were asked for than the buffers have.
+    #[error("the first {asked} elements were asked for, but the buffers have {length}")]
+    TooMany {
+        /// Elements asked for.
+        asked: usize,
+        /// Elements there.
+        length: usize,
+    },
+    /// Input and output overlap without being the same.
+    #[error("input and output overlap without being the same memory")]
+    Overlap,
+    /// A pointer is null though elements were promised.
+    #[error("a null pointer was given for {elements} elements")]
+    Null {
+        /// Elements promised.
+        elements: u64,
+    },
+    /// The message is larger than memory.
+    #[error("{elements} elements are more than memory can hold")]
+    TooLarge {
+        /// Elements asked for.
+        elements: u64,
+    },
+    /// The shared buffer belongs to another communicator.
+    #[error("the shared buffer was allocated from another communicator")]
+    ForeignBuffer,
+    /// The arena for shared buffers is full.
+    #[error(transparent)]
+    ArenaFull(#[from] lanesum_segment::ArenaFull),
+    /// The caller is a forked child of the process that joined.
+    #[error("this process is a forked child; the communicator belongs to its parent")]
+    Forked,
+    /// A deadline of zero, or one too long to be counted.
+    #[error("a deadline of {ms} ms is outside 1 ms to 24 days")]
+    Deadline {
+        /// The deadline asked for, milliseconds.
+        ms: u128,
+    },
+    /// The processor has no such instruction set.
+    #[error("this processor can't run the instruction set `{asked}`; it can run {known}")]
+    Isa {
+        /// Name asked for.
+        asked: String,
+        /// Names that would do.
+        known: String,
+    },
+}
+
+impl Refused {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Lengths { .. } => "give an output of the input's length",
+            Self::TooMany { .. } => "ask for at most the buffers' length",
+            Self::Overlap => "give the same pointer for both, or buffers that do not overlap",
+            Self::Null { .. } => "give a valid pointer, or zero elements",
+            Self::TooLarge { .. } => "check the count: it is in elements, not bytes",
+            Self::ForeignBuffer => "allocate the buffer with `allocate_shared` of the communicator that sums it",
+            Self::ArenaFull(_) => "drop shared buffers, or raise the builder's `shared_capacity` on all ranks",
+            Self::Forked => "make a new communicator in the child, or start the child with spawn instead of fork",
+            Self::Deadline { .. } => "give a deadline within these bounds",
+            Self::Isa { .. } => "name one of these, or leave the choice to lanesum",
+        }
+    }
+}

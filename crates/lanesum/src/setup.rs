@@ -1,0 +1,183 @@
+//! Joining: observe, meet, agree, map, watch.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lanesum_host::Engine;
+use lanesum_host::reduce::{Isa, Reducer};
+use lanesum_plan::{
+    HostFacts, Limits, Plan, PlanError, PlanInputs, Policy, RankHost, ReductionTree, Topology, WorldSize,
+};
+use lanesum_rendezvous::{Join, Meeting, meet};
+use lanesum_segment::{Arena, ForkGuard, Geometry, LAYOUT_VERSION, Lost, Pace, Segment};
+use serde::{Deserialize, Serialize};
+
+use crate::builder::Builder;
+use crate::communicator::{Communicator, Identity, checked_deadline};
+use crate::counters::Ledger;
+use crate::error::{Error, Refused};
+
+/// What a rank tells the others of what it sees.
+#[derive(Debug, Serialize, Deserialize)]
+struct Observation {
+    rank: RankHost,
+    host: HostFacts,
+}
+
+/// Joins as the builder says. `lost` is asked while waiting for others: a rank of the parent communicator
+/// that has died meanwhile ends the meeting.
+pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result<Communicator, Error> {
+    let start = Instant::now();
+    let world = WorldSize::new(builder.world)?;
+    let rank = world.rank(builder.rank)?;
+    let deadline = checked_deadline(builder.deadline)?;
+    let tree = checked_tree(&builder, world)?;
+    let isa = chosen_isa(builder.isa.as_deref())?;
+    let limits = Limits {
+        staging: builder.staging,
+        shared: builder.shared,
+    };
+    let policy = Policy {
+        algorithm: builder.algorithm,
+    };
+    let guard = Arc::new(ForkGuard::new()?);
+
+    let mut meeting = meet(&invitation(&builder, &tree)?, lost)?;
+    let topology = topology_of(&meeting)?;
+    let plan = Plan::compile(PlanInputs {
+        world,
+        topology: &topology,
+        policy,
+        limits,
+        tree: &tree,
+    })?;
+    meeting.agree("plan", plan.digest())?;
+    let token = meeting.token();
+
+    let digest = plan.digest() ^ token;
+    let geometry = Geometry::new(
+        world.get(),
+        limits.staging.get(),
+        limits.shared.get(),
+        builder.first_epoch,
+        digest,
+    )?;
+    let segment = Arc::new(mapped(&mut meeting, geometry, rank.index() == 0)?);
+    segment.populate(rank.index());
+
+    let peers = meeting.finish()?;
+    let lost_here = Arc::new(Lost::default());
+    let watch = {
+        let noticed = Arc::clone(&lost_here);
+        peers.watch(move |rank| noticed.note(rank))?
+    };
+    let own_core = topology.cores().is_some_and(|cores| cores >= world.get());
+    let pace = if own_core { Pace::OWN_CORE } else { Pace::SHARED_CORE };
+    let name = isa.name();
+    let engine = Engine::new(segment, rank, Reducer::new(isa, &tree), pace, deadline, lost_here)?;
+    let identity = Identity {
+        rank,
+        world,
+        token,
+        recipe: builder,
+        isa: name,
+        setup: start.elapsed(),
+    };
+    let arena = Arena::new(geometry.shared());
+    Ok(Communicator {
+        engine,
+        plan,
+        arena,
+        guard,
+        _watch: watch,
+        identity,
+        ordinal: Cell::new(0),
+        ledger: Ledger::default(),
+    })
+}
+
+/// What this rank brings to the meeting.
+fn invitation(builder: &Builder, tree: &ReductionTree) -> Result<Join, Error> {
+    let term = |name: &str, value: String| (name.to_owned(), value);
+    let observation = Observation {
+        rank: RankHost {
+            cpus: lanesum_probe::cpus(),
+        },
+        host: lanesum_probe::host(),
+    };
+    let facts = serde_json::to_vec(&observation).map_err(|source| Error::System {
+        what: "writing down what was observed",
+        source: source.into(),
+    })?;
+    Ok(Join {
+        name: builder.rendezvous.clone(),
+        rank: builder.rank,
+        world: builder.world,
+        deadline: checked_deadline(builder.setup_deadline.unwrap_or(builder.deadline))?,
+        terms: vec![
+            term("layout version", LAYOUT_VERSION.to_string()),
+            term("staging bytes", builder.staging.get().to_string()),
+            term("shared bytes", builder.shared.get().to_string()),
+            term("algorithm", builder.algorithm.to_string()),
+            term("reduction tree", tree.to_string()),
+            term("first epoch", builder.first_epoch.to_string()),
+        ],
+        facts,
+        directory: builder.directory.clone(),
+    })
+}
+
+/// One topology for all, made from the bytes that all ranks have alike. What rank 0 sees of the host counts.
+fn topology_of(meeting: &Meeting) -> Result<Topology, Error> {
+    let unreadable = |source: serde_json::Error| Error::System {
+        what: "reading a rank's observation",
+        source: source.into(),
+    };
+    let mut ranks = Vec::new();
+    let mut host = None;
+    for facts in meeting.facts() {
+        let observation: Observation = serde_json::from_slice(facts).map_err(unreadable)?;
+        ranks.push(observation.rank);
+        host.get_or_insert(observation.host);
+    }
+    Ok(Topology {
+        ranks,
+        host: host.unwrap_or_default(),
+    })
+}
+
+/// The segment: made by rank 0, opened and checked by the others.
+fn mapped(meeting: &mut Meeting, geometry: Geometry, first: bool) -> Result<Segment, Error> {
+    if first {
+        let (segment, descriptor) = Segment::create(geometry)?;
+        meeting.share(Some(descriptor))?;
+        Ok(segment)
+    } else {
+        Ok(Segment::open(&meeting.share(None)?, geometry)?)
+    }
+}
+
+fn checked_tree(builder: &Builder, world: WorldSize) -> Result<ReductionTree, PlanError> {
+    match &builder.tree {
+        None => Ok(ReductionTree::canonical(world)),
+        Some(tree) if tree.world() == world => Ok(tree.clone()),
+        Some(tree) => Err(PlanError::TreeWorld {
+            tree: tree.world().get(),
+            world: world.get(),
+        }),
+    }
+}
+
+fn chosen_isa(name: Option<&str>) -> Result<Isa, Refused> {
+    let Some(asked) = name else { return Ok(Isa::best()) };
+    let available = Isa::available();
+    let known = available.iter().map(Isa::name).collect::<Vec<_>>().join(", ");
+    available
+        .into_iter()
+        .find(|isa| isa.name() == asked)
+        .ok_or_else(|| Refused::Isa {
+            asked: asked.to_owned(),
+            known,
+        })
+}
