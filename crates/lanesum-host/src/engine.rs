@@ -9,7 +9,7 @@ use lanesum_plan::{Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, 
 use lanesum_segment::{Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Segment, Tally, Trouble, WaitContext};
 
 use crate::fault::{Fault, Scene, report};
-use crate::reduce::{FloatGuard, Reducer, fill_nan};
+use crate::reduce::{Reducer, fill_nan};
 
 /// One rank's end of a communicator: `Send`, one caller at a time.
 #[derive(Debug)]
@@ -189,7 +189,6 @@ impl Engine {
     /// # Safety
     /// As [`Engine::one_shot_pull`].
     pub unsafe fn alone(&self, request: &Request, operands: &Operands) -> Closed {
-        let _rounding = FloatGuard::new();
         let source = self.input(operands, 0, request.dtype);
         let elements = request.elements.get() as usize;
         // SAFETY: the caller vouches for input and output; a world of one has one source.
@@ -247,7 +246,6 @@ impl Engine {
         chunk: u64,
         exchange: impl Fn(&Exchange<'_>) -> Result<(), Failed>,
     ) -> Result<Closed, Box<Fault>> {
-        let _rounding = FloatGuard::new();
         let digest = call.digest();
         let total = request.elements.get() as usize;
         let step = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);

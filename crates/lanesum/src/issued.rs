@@ -3,7 +3,22 @@
 use lanesum_host::Closed;
 use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
 
-/// A reduction that was issued. There is no other way to succeed.
+/// A reduction that was issued. There is no other way to succeed, and it can't be overlooked:
+///
+/// ```
+/// #![deny(unused_must_use)]
+/// fn noted(communicator: &lanesum::Communicator) -> Result<(), lanesum::Error> {
+///     let _issued = communicator.barrier()?;
+///     Ok(())
+/// }
+/// ```
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn ignored(communicator: &lanesum::Communicator) -> Result<(), lanesum::Error> {
+///     communicator.barrier()?;
+///     Ok(())
+/// }
+/// ```
 #[must_use = "a receipt says what ran; dropping it unread hides whether anything did"]
 #[derive(Debug)]
 pub enum Issued {
@@ -28,13 +43,20 @@ impl Issued {
 /// Proof that one reduction was issued, and what ran. Minted only from what an engine hands over after the
 /// fact; it can't be copied or made up.
 ///
-/// ```compile_fail
-/// fn twice(receipt: lanesum::Receipt) -> (lanesum::Receipt, lanesum::Receipt) {
-///     (receipt.clone(), receipt)
+/// ```
+/// fn kept(receipt: lanesum::Receipt) -> lanesum::Receipt {
+///     receipt
 /// }
 /// ```
 /// ```compile_fail
-/// let forged = lanesum::Receipt::default();
+/// fn twice(receipt: &lanesum::Receipt) -> lanesum::Receipt {
+///     receipt.clone()
+/// }
+/// ```
+/// ```compile_fail
+/// fn forged() -> lanesum::Receipt {
+///     lanesum::Receipt::default()
+/// }
 /// ```
 #[must_use = "a receipt says what ran"]
 #[derive(Debug)]

@@ -2,10 +2,9 @@
 //! half precision type isn't stable.
 
 use core::arch::aarch64::{
-    float32x4_t, uint16x8_t, uint32x4_t, vaddq_f32, vaddq_u32, vandq_u32, vbslq_f32, vceqq_f32, vdupq_n_f32,
-    vdupq_n_u32, vld1q_u8, vmaxq_f32, vminq_f32, vorrq_u32, vreinterpretq_f32_u8, vreinterpretq_f32_u32,
-    vreinterpretq_u8_f32, vreinterpretq_u8_u16, vreinterpretq_u8_u32, vreinterpretq_u16_u8, vreinterpretq_u32_f32,
-    vreinterpretq_u32_u8, vshlq_n_u32, vshrq_n_u32, vst1q_u8,
+    float32x4_t, uint8x16_t, uint32x4_t, vaddq_f32, vaddq_u32, vandq_u32, vbslq_f32, vceqq_f32, vdupq_n_u32, vld1q_f32,
+    vld1q_u8, vmaxq_f32, vminq_f32, vorrq_u32, vreinterpretq_f32_u32, vreinterpretq_u8_u32, vreinterpretq_u32_f32,
+    vreinterpretq_u32_u8, vshlq_n_u32, vshrq_n_u32, vst1q_f32, vst1q_u8,
 };
 use core::arch::asm;
 
@@ -27,7 +26,8 @@ impl Neon {
 /// Elements 0, 2, 4... in the first vector, 1, 3, 5... in the second.
 #[inline]
 #[target_feature(enable = "neon")]
-fn widen_bf16(raw: uint32x4_t) -> [float32x4_t; 2] {
+fn widen_bf16(raw: uint8x16_t) -> [float32x4_t; 2] {
+    let raw = vreinterpretq_u32_u8(raw);
     let odd = vandq_u32(raw, vdupq_n_u32(0xFFFF_0000));
     [
         vreinterpretq_f32_u32(vshlq_n_u32::<16>(raw)),
@@ -38,9 +38,10 @@ fn widen_bf16(raw: uint32x4_t) -> [float32x4_t; 2] {
 /// The inverse of [`widen_bf16`], rounding.
 #[inline]
 #[target_feature(enable = "neon")]
-fn round_bf16(group: [float32x4_t; 2]) -> uint32x4_t {
+fn round_bf16(group: [float32x4_t; 2]) -> uint8x16_t {
     let even = vshrq_n_u32::<16>(round_upper(group[0]));
-    vorrq_u32(even, vandq_u32(round_upper(group[1]), vdupq_n_u32(0xFFFF_0000)))
+    let odd = vandq_u32(round_upper(group[1]), vdupq_n_u32(0xFFFF_0000));
+    vreinterpretq_u8_u32(vorrq_u32(even, odd))
 }
 
 /// Rounds to nearest even in the upper half of each 32 bits; the lower halves are garbage. The carry may reach the
@@ -56,7 +57,7 @@ fn round_upper(value: float32x4_t) -> uint32x4_t {
 /// Half precision to f32: the lower four elements, then the upper four.
 #[inline]
 #[target_feature(enable = "neon")]
-fn widen_f16(raw: uint16x8_t) -> [float32x4_t; 2] {
+fn widen_f16(raw: uint8x16_t) -> [float32x4_t; 2] {
     let (low, high): (float32x4_t, float32x4_t);
     // SAFETY: register arithmetic only. `low` is written while `raw` is still to be read, so it shares no register.
     unsafe {
@@ -75,8 +76,8 @@ fn widen_f16(raw: uint16x8_t) -> [float32x4_t; 2] {
 /// The inverse of [`widen_f16`], rounding as FPCR says: to nearest even, under `FloatGuard`.
 #[inline]
 #[target_feature(enable = "neon")]
-fn round_f16(group: [float32x4_t; 2]) -> uint16x8_t {
-    let raw: uint16x8_t;
+fn round_f16(group: [float32x4_t; 2]) -> uint8x16_t {
+    let raw: uint8x16_t;
     // SAFETY: register arithmetic only. `raw` is written while `high` is still to be read, so it shares no register.
     unsafe {
         asm!(
@@ -101,35 +102,36 @@ fn canonical(group: [float32x4_t; 2]) -> [float32x4_t; 2] {
     ]
 }
 
-/// Reads two registers.
+/// Reads two vectors of f32.
 ///
 /// # Safety
-/// `from` is readable for 32 bytes.
+/// `from` is readable for 8 values; it need not be aligned.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn read(from: *const u8) -> [float32x4_t; 2] {
-    // SAFETY: the caller vouches for 32 bytes, of which this reads the first 16.
-    let first = unsafe { vld1q_u8(from) };
-    // SAFETY: byte 16 lies inside them.
-    let second = unsafe { from.add(16) };
-    // SAFETY: the second 16 bytes.
-    let second = unsafe { vld1q_u8(second) };
-    [vreinterpretq_f32_u8(first), vreinterpretq_f32_u8(second)]
+    let from = from.cast::<f32>();
+    // SAFETY: the caller vouches for 8 values, of which this reads the first 4.
+    let first = unsafe { vld1q_f32(from) };
+    // SAFETY: value 4 lies inside them.
+    let second = unsafe { from.add(4) };
+    // SAFETY: the second 4 values.
+    [first, unsafe { vld1q_f32(second) }]
 }
 
-/// Writes two registers.
+/// Writes two vectors of f32.
 ///
 /// # Safety
-/// `to` is writable for 32 bytes.
+/// `to` is writable for 8 values; it need not be aligned.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn write(group: [float32x4_t; 2], to: *mut u8) {
-    // SAFETY: the caller vouches for 32 bytes, of which this writes the first 16.
-    unsafe { vst1q_u8(to, vreinterpretq_u8_f32(group[0])) };
-    // SAFETY: byte 16 lies inside them.
-    let second = unsafe { to.add(16) };
-    // SAFETY: the second 16 bytes.
-    unsafe { vst1q_u8(second, vreinterpretq_u8_f32(group[1])) };
+    let to = to.cast::<f32>();
+    // SAFETY: the caller vouches for 8 values, of which this writes the first 4.
+    unsafe { vst1q_f32(to, group[0]) };
+    // SAFETY: value 4 lies inside them.
+    let second = unsafe { to.add(4) };
+    // SAFETY: the second 4 values.
+    unsafe { vst1q_f32(second, group[1]) };
 }
 
 impl Vector for Neon {
@@ -139,7 +141,7 @@ impl Vector for Neon {
 
     #[inline(always)]
     unsafe fn load_f32(self, from: *const u8) -> [float32x4_t; 2] {
-        // SAFETY: the caller vouches for a group, 32 bytes.
+        // SAFETY: the caller vouches for a group, 8 values.
         unsafe { read(from) }
     }
 
@@ -148,7 +150,7 @@ impl Vector for Neon {
         // SAFETY: the caller vouches for a group, the 16 bytes that this reads.
         let raw = unsafe { vld1q_u8(from) };
         // SAFETY: the token proves NEON.
-        unsafe { widen_f16(vreinterpretq_u16_u8(raw)) }
+        unsafe { widen_f16(raw) }
     }
 
     #[inline(always)]
@@ -156,12 +158,12 @@ impl Vector for Neon {
         // SAFETY: the caller vouches for a group, the 16 bytes that this reads.
         let raw = unsafe { vld1q_u8(from) };
         // SAFETY: the token proves NEON.
-        unsafe { widen_bf16(vreinterpretq_u32_u8(raw)) }
+        unsafe { widen_bf16(raw) }
     }
 
     #[inline(always)]
     unsafe fn store_f32(self, group: [float32x4_t; 2], to: *mut u8) {
-        // SAFETY: the caller vouches for a group, 32 bytes.
+        // SAFETY: the caller vouches for a group, 8 values.
         unsafe { write(group, to) }
     }
 
@@ -170,7 +172,7 @@ impl Vector for Neon {
         // SAFETY: the token proves NEON.
         let raw = unsafe { round_f16(group) };
         // SAFETY: the caller vouches for a group, the 16 bytes that this writes.
-        unsafe { vst1q_u8(to, vreinterpretq_u8_u16(raw)) };
+        unsafe { vst1q_u8(to, raw) };
     }
 
     #[inline(always)]
@@ -178,7 +180,7 @@ impl Vector for Neon {
         // SAFETY: the token proves NEON.
         let raw = unsafe { round_bf16(group) };
         // SAFETY: the caller vouches for a group, the 16 bytes that this writes.
-        unsafe { vst1q_u8(to, vreinterpretq_u8_u32(raw)) };
+        unsafe { vst1q_u8(to, raw) };
     }
 
     #[inline(always)]

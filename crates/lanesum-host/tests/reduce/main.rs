@@ -6,10 +6,12 @@
     reason = "helpers of tests, which may fail that way"
 )]
 
-use lanesum_host::reduce::{FloatGuard, Isa, Reducer, copy, fill_nan};
+use lanesum_host::reduce::{Isa, Reducer, copy, fill_nan};
 use lanesum_plan::{Dtype, Operation, ReductionTree, WORLD_MAX, oracle};
 
 mod inputs;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod rounding_state;
 
 use inputs::{awkward, canonical, input, trees};
 
@@ -247,88 +249,4 @@ fn the_best_instruction_set_is_the_last_available_and_scalar_the_first() {
     assert_eq!(available.last(), Some(&Isa::best()));
     let tree = canonical(2);
     assert!(available.iter().all(|isa| Reducer::new(*isa, &tree).isa() == *isa));
-}
-
-#[cfg(target_arch = "x86_64")]
-mod rounding_state {
-    use core::arch::asm;
-
-    use super::*;
-
-    /// What a caller may have set: flush to zero and denormals are zero; round up; all of it with the traps on.
-    const HOSTILE: [u32; 6] = [
-        0x1F80 | 0x8040,
-        0x1F80 | 0x4000,
-        0x1F80 | 0x2000,
-        0x1F80 | 0x6000,
-        0x0000,
-        0xE040,
-    ];
-
-    fn read() -> u32 {
-        let mut word = 0_u32;
-        // SAFETY: stores four bytes to a local of four.
-        unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word, options(nostack)) };
-        word
-    }
-
-    /// Compiled code assumes the default state: nothing but calls of opaque code may happen before it is given back.
-    fn write(word: u32) {
-        // SAFETY: loads four bytes from a local; no reserved bit is set.
-        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack)) };
-    }
-
-    /// Runs `work` in a state, and gives the state that it left.
-    fn under(state: u32, work: &mut dyn FnMut()) -> u32 {
-        let found = read();
-        write(state);
-        work();
-        let left = read();
-        write(found);
-        left
-    }
-
-    #[test]
-    fn the_callers_state_changes_no_bits_and_is_given_back() {
-        for what in combinations() {
-            for world in [1, 2, 5, 8] {
-                let tree = canonical(world);
-                let inputs: Vec<Vec<u8>> = (0..world).map(|rank| input(what.1, 7 + rank as u64, 1061)).collect();
-                let inputs = slices(&inputs, 1061 * what.1.size());
-                let sources: Vec<*const u8> = inputs.iter().map(|input| input.as_ptr()).collect();
-                let expected = oracle::all_reduce(what.0, what.1, &tree, &inputs);
-                for isa in Isa::available() {
-                    let reducer = Reducer::new(isa, &tree);
-                    for state in HOSTILE {
-                        let mut out = vec![UNTOUCHED; expected.len()];
-                        let left = under(state, &mut || {
-                            // SAFETY: one source a rank, each as long as the output, which is a vector of its own.
-                            unsafe { reducer.reduce(what.0, what.1, &sources, out.as_mut_ptr(), 1061) };
-                        });
-                        assert_eq!(left, state, "{what:?} {}", isa.name());
-                        assert!(out == expected, "{what:?} {} under {state:#x}", isa.name());
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_guard_keeps_the_flags_of_a_neutral_state() {
-        let neutral_with_history = 0x1F80 | 0x3F;
-        let left = under(neutral_with_history, &mut || drop(FloatGuard::new()));
-        assert_eq!(left, neutral_with_history);
-    }
-
-    #[test]
-    fn guards_nest() {
-        let mut inside = 0;
-        let left = under(0x9FC0, &mut || {
-            let outer = FloatGuard::new();
-            drop(FloatGuard::new());
-            inside = read();
-            drop(outer);
-        });
-        assert_eq!((inside & 0xFFC0, left), (0x1F80, 0x9FC0));
-    }
 }
