@@ -1,0 +1,292 @@
+//! The command line as it is typed. What depends on several arguments is checked where a [job](crate::verify_cycle) is
+//! made of them; everything else is checked here, so that the message names the flag.
+
+use std::ffi::OsString;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
+
+use crate::verify_cycle::speculation::KNOWN;
+
+/// Sums tensors over the ranks of one host.
+#[derive(Debug, Parser)]
+#[command(name = "lanesum", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
+  lanesum selftest                           does everything work on this machine?
+  lanesum launch -n 4 -- ./my-program --its-own-flags";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run, check and time the all-reduces of one speculative verify step with real rank processes
+    #[command(after_help = VERIFY_EXAMPLES)]
+    VerifyCycle(VerifyCycle),
+    /// Run the conformance cases on this machine, in under a minute
+    #[command(after_help = SELFTEST_EXAMPLES)]
+    Selftest(Selftest),
+    /// Start N ranks of any program, tell their output apart, end all when one fails
+    #[command(after_help = LAUNCH_EXAMPLES)]
+    Launch(Launch),
+    /// One rank of a run of this program
+    #[command(hide = true)]
+    Rank(Assigned),
+    /// One rank of a conformance run
+    #[command(hide = true)]
+    SelftestRank,
+    /// Become the program of one launched rank
+    #[command(hide = true)]
+    ExecRank(ExecRank),
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  lanesum verify-cycle
+  lanesum verify-cycle --ranks 8 --json
+  lanesum verify-cycle --layers 80 --tokens 4 --hidden 8192 --dtype f16
+  lanesum verify-cycle --compute-ms 6.2 --draft-ms 0.8 --accepted 2.1
+
+Every result of every rank is compared bit for bit with a plain reference before anything is reported.
+Exit code: 0 if all were right, 1 if not or if a rank was lost, 2 for bad arguments.";
+
+const SELFTEST_EXAMPLES: &str = "\
+Examples:
+  lanesum selftest
+  lanesum selftest --ranks 3 --json";
+
+const LAUNCH_EXAMPLES: &str = "\
+Examples:
+  lanesum launch -n 4 -- ./my-program --its-own-flags
+  lanesum launch -n 2 -- python3 train.py
+  lanesum launch -n 3 -- sh -c 'echo I am rank $RANK of $WORLD_SIZE'
+
+Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and LANESUM_RENDEZVOUS. Its lines appear behind `[rank] `.
+Rank 0 reads the standard input unless that is a terminal; the others read nothing.
+Exit code: that of the first rank that failed, or 128 + the number of the signal that ended it.";
+
+const RANKS: std::ops::RangeInclusive<i64> = 1..=WORLD_MAX as i64;
+
+/// `lanesum verify-cycle`
+#[derive(Debug, Args)]
+pub struct VerifyCycle {
+    /// How many ranks [default: the CPUs this process may use, but 2 to 8]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
+    pub ranks: Option<u8>,
+    /// Layers of the model; each has two sums
+    #[arg(long, default_value_t = 61, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub layers: u32,
+    /// Tokens in the verified batch
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub tokens: u64,
+    /// Width of the model
+    #[arg(long, default_value_t = 7168, value_parser = clap::value_parser!(u64).range(1..))]
+    pub hidden: u64,
+    /// Type of an element
+    #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
+    pub dtype: Dtype,
+    /// How often the cycle is timed
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub cycles: u32,
+    /// Sum from memory of the caller's own, or from memory that the communicator shares
+    #[arg(long, default_value_t = Buffers::Private, value_parser = buffers())]
+    pub buffers: Buffers,
+    /// Let the plan decide, or insist on one algorithm
+    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
+    pub algorithm: AlgorithmChoice,
+    /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub deadline_ms: Option<u64>,
+    /// Leave each rank on whatever CPU the system likes
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Write one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// What the report on speculation assumes.
+    #[command(flatten)]
+    pub economy: Economy,
+}
+
+/// What the report on speculation assumes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What speculation is judged by")]
+pub struct Economy {
+    /// Compute of one step of the model, without its sums
+    #[arg(long, value_name = "MS", default_value_t = KNOWN.compute_ms, allow_negative_numbers = true, value_parser = at_least_zero)]
+    pub compute_ms: f64,
+    /// The draft model's share of a step
+    #[arg(long, value_name = "MS", default_value_t = KNOWN.draft_ms, allow_negative_numbers = true, value_parser = at_least_zero)]
+    pub draft_ms: f64,
+    /// Tokens that a verify step yields on average
+    #[arg(long, value_name = "TOKENS", default_value_t = KNOWN.accepted, allow_negative_numbers = true, value_parser = above_zero)]
+    pub accepted: f64,
+    /// One sum of a plain decoding step, in the known case
+    #[arg(long, value_name = "US", default_value_t = KNOWN.plain_sum_us, allow_negative_numbers = true, value_parser = at_least_zero)]
+    pub plain_sum_us: f64,
+    /// One sum of a verify step, in the known case
+    #[arg(long, value_name = "US", default_value_t = KNOWN.verify_sum_us, allow_negative_numbers = true, value_parser = at_least_zero)]
+    pub verify_sum_us: f64,
+}
+
+/// `lanesum selftest`
+#[derive(Debug, Args)]
+pub struct Selftest {
+    /// The largest number of ranks to test [default: 8]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
+    pub ranks: Option<u8>,
+    /// Write one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lanesum launch`
+#[derive(Debug, Args)]
+pub struct Launch {
+    /// How many ranks
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
+    pub ranks: u8,
+    /// Bound of every wait of lanesum in the ranks [default: LANESUM_DEADLINE_MS, else the library's]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub deadline_ms: Option<u64>,
+    /// The program of every rank and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// The work of one rank, in JSON.
+#[derive(Debug, Args)]
+pub struct Assigned {
+    /// What this rank does.
+    pub assignment: String,
+}
+
+/// `lanesum exec-rank`
+#[derive(Debug, Args)]
+pub struct ExecRank {
+    /// The launcher.
+    #[arg(long)]
+    pub parent: u32,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// The algorithms that may be insisted on; the others are for requests of their own (one rank, no elements).
+const PINNABLE: [AlgorithmName; 2] = [AlgorithmName::OneShotPull, AlgorithmName::TwoShotPull];
+
+fn algorithms() -> impl TypedValueParser<Value = AlgorithmChoice> {
+    let words = std::iter::once("auto").chain(PINNABLE.map(AlgorithmName::name));
+    PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(|word| word.parse::<AlgorithmChoice>())
+}
+
+fn dtypes() -> impl TypedValueParser<Value = Dtype> {
+    PossibleValuesParser::new(Dtype::ALL.map(Dtype::name)).try_map(|word| word.parse::<Dtype>())
+}
+
+fn buffers() -> impl TypedValueParser<Value = Buffers> {
+    PossibleValuesParser::new(Buffers::ALL.map(Buffers::name)).try_map(|word| word.parse::<Buffers>())
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        Ok(_) | Err(_) => Err("a number is needed, such as 4.6".into()),
+    }
+}
+
+fn at_least_zero(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value >= 0.0 {
+        Ok(value)
+    } else {
+        Err("it cannot be less than 0".into())
+    }
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value > 0.0 {
+        Ok(value)
+    } else {
+        Err("it has to be more than 0".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_known_case() {
+        let parsed = Arguments::try_parse_from(["lanesum", "verify-cycle"]).expect("needs nothing");
+        let Command::VerifyCycle(arguments) = parsed.command else {
+            panic!("another subcommand")
+        };
+        assert_eq!((arguments.layers, arguments.tokens, arguments.hidden), (61, 3, 7168));
+        assert_eq!(
+            (arguments.dtype, arguments.cycles, arguments.ranks),
+            (Dtype::Bf16, 50, None)
+        );
+        assert_eq!(arguments.algorithm, AlgorithmChoice::Auto);
+    }
+
+    #[test]
+    fn launch_takes_the_flags_of_the_program_as_they_are() {
+        for words in [
+            &["lanesum", "launch", "-n", "2", "--", "prog", "-n", "--json"][..],
+            &["lanesum", "launch", "-n", "2", "prog", "-n", "--json"][..],
+        ] {
+            let parsed = Arguments::try_parse_from(words).expect("is complete");
+            let Command::Launch(launch) = parsed.command else {
+                panic!("another subcommand")
+            };
+            assert_eq!(launch.ranks, 2);
+            assert_eq!(launch.command, ["prog", "-n", "--json"]);
+        }
+    }
+
+    #[test]
+    fn senseless_numbers_are_refused() {
+        for flag in [
+            "--ranks=0",
+            "--ranks=17",
+            "--layers=0",
+            "--tokens=0",
+            "--hidden=0",
+            "--cycles=0",
+            "--dtype=fp8",
+            "--compute-ms=-1",
+            "--compute-ms=nan",
+            "--accepted=0",
+            "--draft-ms=inf",
+            "--algorithm=alone",
+            "--buffers=mine",
+            "--deadline-ms=0",
+        ] {
+            assert!(
+                Arguments::try_parse_from(["lanesum", "verify-cycle", flag]).is_err(),
+                "{flag}"
+            );
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The lanesum command line: words in, words out. It starts rank processes, supervises them and reports; what is
+//! summed, and how, is decided in the library.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod cores;
+mod deadline;
+mod errors;
+mod launch;
+mod progress;
+mod selftest;
+mod spawn;
+mod verify_cycle;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return answer_of_the_parser(&answer),
+    };
+    let outcome = match &arguments.command {
+        Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
+        Command::Selftest(arguments) => selftest::run(arguments),
+        Command::Launch(arguments) => launch::run(arguments),
+        Command::ExecRank(arguments) => launch::exec_rank(arguments),
+        Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
+        Command::SelftestRank => return selftest::run_rank(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error.print();
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Help goes to stdout; a refusal to stderr, as cause and hint like every other error.
+fn answer_of_the_parser(answer: &clap::Error) -> ExitCode {
+    let text = answer.render().to_string();
+    if !answer.use_stderr() {
+        return match io::stdout().lock().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let text = text.replace("For more information, try '", "hint: for more information, try '");
+    // Without a stderr there is nobody left to tell.
+    io::stderr().lock().write_all(text.as_bytes()).ok();
+    ExitCode::from(2)
+}

@@ -1,0 +1,145 @@
+//! What the engine never does right before our eyes: reports of runs that went wrong.
+
+use clap::Parser;
+
+use super::*;
+use crate::arguments::{Arguments, Command};
+
+fn job() -> Job {
+    let words = ["lanesum", "verify-cycle", "--ranks", "2", "--no-pin", "--cycles", "50"];
+    let command = Arguments::try_parse_from(words).expect("is complete").command;
+    let Command::VerifyCycle(arguments) = command else {
+        panic!("another subcommand")
+    };
+    Job::checked(&arguments).expect("makes sense")
+}
+
+fn rank() -> RankReport {
+    RankReport {
+        ran: Ran {
+            engine: Engine::Host,
+            path: Path::SharedMemory,
+            algorithm: AlgorithmName::OneShotPull,
+        },
+        isa: "avx2".into(),
+        tree: "0+1".into(),
+        all_reduce_us: Quantiles { p50: 10.0, p99: 20.0 },
+        cycle_ms: Quantiles { p50: 1.22, p99: 2.44 },
+        plain_cycle_ms: Quantiles { p50: 0.61, p99: 1.0 },
+        reductions: 6100,
+        wrong: 0,
+        first_wrong: None,
+        digest: 7,
+        setup_ms: 3.0,
+        memory_bytes: 12 << 20,
+        queued_percent: Some(1.0),
+        waited_ms: vec![0.0, 4.0],
+        refused: vec![
+            Refused {
+                algorithm: AlgorithmName::Alone,
+                reason: "not alone".into(),
+                predicted_us: None,
+            },
+            Refused {
+                algorithm: AlgorithmName::TwoShotPull,
+                reason: "slower".into(),
+                predicted_us: Some(9.0),
+            },
+        ],
+    }
+}
+
+#[test]
+fn the_slowest_rank_counts() {
+    let slow = RankReport {
+        all_reduce_us: Quantiles { p50: 11.0, p99: 15.0 },
+        setup_ms: 5.0,
+        ..rank()
+    };
+    let report = Report::of(&job(), &[rank(), slow]).expect("ran the same");
+    assert_eq!(report.all_reduce_us, Quantiles { p50: 11.0, p99: 20.0 });
+    assert_eq!((report.setup_ms, report.reductions, report.bytes), (5.0, 6100, 43_008));
+    assert_eq!(report.waited_for_ms, [0.0, 8.0]);
+    assert!(report.failure(&[rank(), rank()]).is_none());
+}
+
+#[test]
+fn measured_sums_are_the_cycle_divided_by_its_calls() {
+    let report = Report::of(&job(), &[rank(), rank()]).expect("ran the same");
+    let here = report.speculation.here;
+    assert!((here.inputs.verify_sum_us - 10.0).abs() < 1e-9 && (here.inputs.plain_sum_us - 5.0).abs() < 1e-9);
+    assert!((here.outcome.step_ms - 6.82).abs() < 1e-9);
+    assert_eq!(report.speculation.known.inputs, speculation::KNOWN);
+}
+
+#[test]
+fn wrong_results_fail_the_run_and_name_the_rank() {
+    let wrong = RankReport {
+        wrong: 2,
+        first_wrong: Some("call 3: element 5".into()),
+        digest: 8,
+        ..rank()
+    };
+    let ranks = [rank(), wrong];
+    let report = Report::of(&job(), &ranks).expect("ran the same");
+    assert!(!report.exact && !report.bit_identical);
+    let failure = report.failure(&ranks).expect("is wrong");
+    assert_eq!(failure.failed_ranks, [1]);
+    assert!(
+        failure.error.contains("2 results") && failure.error.contains("on rank 1, call 3"),
+        "{}",
+        failure.error
+    );
+    assert!(report.tables().contains("DIFFERENT bits"));
+}
+
+#[test]
+fn equally_wrong_is_still_wrong() {
+    let wrong = RankReport {
+        wrong: 1,
+        first_wrong: Some("call 0".into()),
+        ..rank()
+    };
+    let ranks = [wrong.clone(), wrong];
+    let report = Report::of(&job(), &ranks).expect("ran the same");
+    assert!(report.bit_identical && !report.exact);
+    assert_eq!(report.failure(&ranks).expect("is wrong").failed_ranks, [0, 1]);
+    assert!(report.tables().contains("but NOT the oracle's"));
+}
+
+#[test]
+fn times_taken_under_load_carry_a_warning() {
+    let quiet = Report::of(&job(), &[rank(), rank()]).expect("ran the same");
+    assert!(!quiet.tables().contains("DISTURBED"));
+    let kept_off = RankReport {
+        queued_percent: Some(76.0),
+        ..rank()
+    };
+    let report = Report::of(&job(), &[rank(), kept_off]).expect("ran the same");
+    assert_eq!(report.queued_percent, Some(76.0));
+    assert!(
+        report.tables().contains("DISTURBED   a rank waited 76 % of the time"),
+        "{}",
+        report.tables()
+    );
+}
+
+#[test]
+fn ranks_that_ran_different_things_have_no_common_report() {
+    let ran = Ran {
+        algorithm: AlgorithmName::TwoShotPull,
+        ..rank().ran
+    };
+    assert!(Report::of(&job(), &[rank(), RankReport { ran, ..rank() }]).is_none());
+    assert!(Report::of(&job(), &[]).is_none());
+}
+
+#[test]
+fn tables_leave_out_what_nobody_would_expect() {
+    let text = Report::of(&job(), &[rank(), rank()]).expect("ran the same").tables();
+    assert!(
+        text.contains("two_shot_pull: slower") && !text.contains("not alone"),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+}

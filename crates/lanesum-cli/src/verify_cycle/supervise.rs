@@ -1,0 +1,363 @@
+//! What the parent makes of the ranks' events: when they may meet, when they are through, and, if something goes wrong,
+//! whose fault it was and how long the others took to notice.
+//!
+//! No process is touched here: events and times go in, a [`Verdict`] comes out, so that every ending can be tested
+//! without killing anything. The one rule is that there is always a time at which [`Watch::verdict`] gives up.
+
+use std::time::{Duration, Instant};
+
+use super::message::{Message, RankFailure, RankReport};
+use crate::spawn::{Change, Ending};
+
+/// Past the deadline, the others get this long to say what they noticed.
+pub const GRACE: Duration = Duration::from_secs(1);
+/// A rank says something every second; one that is silent for two deadlines and this is lost.
+const SILENCE: Duration = Duration::from_secs(15);
+/// The deadline until a rank has told the real one.
+const ASSUMED: Duration = Duration::from_secs(30);
+
+/// One rank as the parent sees it.
+#[derive(Debug)]
+struct Seat {
+    heard: Instant,
+    ready: bool,
+    report: Option<RankReport>,
+    failure: Option<(RankFailure, Instant)>,
+    stopped: Option<Instant>,
+    ended: Option<(Ending, Instant)>,
+    closed: bool,
+}
+
+/// What to do now.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Look again at this time, or when something happens.
+    Wait(Instant),
+    /// All are ready: let them meet.
+    Go,
+    /// All have reported: let them end.
+    Dismiss,
+    /// All ended well.
+    Succeeded,
+    /// Something went wrong, and there is nothing more to learn.
+    Failed(Failure),
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// What happened.
+    pub error: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Whose fault it was.
+    pub failed_ranks: Vec<usize>,
+    /// From the fault to the last notice of another rank.
+    pub noticed_ms: Option<f64>,
+    /// What each of the others said.
+    pub notices: Vec<(usize, String)>,
+}
+
+/// All ranks of the run.
+#[derive(Debug)]
+pub struct Watch {
+    seats: Vec<Seat>,
+    met: bool,
+    dismissed: bool,
+    deadline: Duration,
+    /// When the first sign of a failure was seen.
+    alarm: Option<Instant>,
+}
+
+impl Watch {
+    /// Before anything was heard.
+    pub fn new(world: usize, deadline: Option<Duration>, now: Instant) -> Self {
+        let seat = |_| Seat {
+            heard: now,
+            ready: false,
+            report: None,
+            failure: None,
+            stopped: None,
+            ended: None,
+            closed: false,
+        };
+        Self {
+            seats: (0..world).map(seat).collect(),
+            met: false,
+            dismissed: false,
+            deadline: deadline.unwrap_or(ASSUMED),
+            alarm: None,
+        }
+    }
+
+    /// A rank said something. Returns how far it is, if that was it.
+    pub fn said(&mut self, rank: usize, line: &[u8], at: Instant) -> Option<u64> {
+        let seat = self.seats.get_mut(rank)?;
+        seat.heard = at;
+        match serde_json::from_slice(line) {
+            Ok(Message::Preparing) => {}
+            Ok(Message::Ready) => seat.ready = true,
+            Ok(Message::Joined { deadline_ms }) => self.deadline = Duration::from_millis(deadline_ms),
+            Ok(Message::Progress { done }) => return Some(done),
+            Ok(Message::Report(report)) => seat.report = Some(*report),
+            Ok(Message::Failed(failure)) => {
+                seat.failure = Some((failure, at));
+                self.alarm.get_or_insert(at);
+            }
+            Err(cause) => {
+                let text = String::from_utf8_lossy(line);
+                let failure = RankFailure {
+                    error: format!("rank {rank} said {text:?}, which means nothing: {cause}"),
+                    hint: Some("something else writes to the standard output of the ranks".into()),
+                    failed_ranks: vec![rank],
+                    waited_ms: None,
+                };
+                seat.failure = Some((failure, at));
+                self.alarm.get_or_insert(at);
+            }
+        }
+        None
+    }
+
+    /// A rank will say nothing more.
+    pub fn closed(&mut self, rank: usize) {
+        if let Some(seat) = self.seats.get_mut(rank) {
+            seat.closed = true;
+        }
+    }
+
+    /// A rank ended, was stopped, or went on.
+    pub fn changed(&mut self, rank: usize, change: Change, at: Instant) {
+        let Some(seat) = self.seats.get_mut(rank) else { return };
+        match change {
+            Change::Stopped => seat.stopped = Some(at),
+            Change::Continued => seat.stopped = None,
+            Change::Exited(ending) => {
+                seat.ended = Some((ending, at));
+                if let Ending::Signal(_) = ending {
+                    self.alarm.get_or_insert(at);
+                }
+            }
+        }
+    }
+
+    /// What follows from all that.
+    pub fn verdict(&mut self, now: Instant) -> Verdict {
+        self.raise_alarm(now);
+        if let Some(alarm) = self.alarm {
+            let patience = alarm + self.deadline + GRACE;
+            return if now >= patience || !self.met || self.seats.iter().all(Seat::settled) {
+                Verdict::Failed(self.failure(now))
+            } else {
+                Verdict::Wait(patience)
+            };
+        }
+        if !self.met && self.seats.iter().all(|seat| seat.ready) {
+            self.met = true;
+            self.listen_from(now);
+            return Verdict::Go;
+        }
+        if !self.dismissed && self.seats.iter().all(|seat| seat.report.is_some()) {
+            self.dismissed = true;
+            self.listen_from(now);
+            return Verdict::Dismiss;
+        }
+        let done = |seat: &Seat| seat.report.is_some() && seat.ended.is_some_and(|(ending, _)| ending.succeeded());
+        if self.seats.iter().all(done) {
+            return Verdict::Succeeded;
+        }
+        Verdict::Wait(self.next_alarm(now))
+    }
+
+    /// The ranks were just told to go on: their silence begins here.
+    fn listen_from(&mut self, now: Instant) {
+        self.seats.iter_mut().for_each(|seat| seat.heard = now);
+    }
+
+    /// The reports of all ranks, in their order.
+    pub fn into_reports(self) -> Vec<RankReport> {
+        self.seats.into_iter().filter_map(|seat| seat.report).collect()
+    }
+
+    /// Failures that no event announces: a rank that ended without a word, a stopped one that nobody notices (perhaps
+    /// they have not met yet), a silent one.
+    fn raise_alarm(&mut self, now: Instant) {
+        let patience = self.patience();
+        let begin = |seat: &Seat| {
+            let unnoticed = seat.stopped.filter(|since| now >= *since + patience);
+            let unexplained = seat.left_without_a_word() || self.hangs(seat, now);
+            unnoticed.or(unexplained.then_some(now))
+        };
+        let begun = self.seats.iter().filter_map(begin).min();
+        self.alarm = self.alarm.or(begun);
+    }
+
+    /// How long a rank may stay stopped. Until the ranks have met, no other can notice: no grace for last words then.
+    fn patience(&self) -> Duration {
+        if self.met { self.deadline + GRACE } else { self.deadline }
+    }
+
+    fn next_alarm(&self, now: Instant) -> Instant {
+        let stops = self
+            .seats
+            .iter()
+            .filter_map(|seat| Some(seat.stopped? + self.patience()));
+        let silences = self
+            .seats
+            .iter()
+            .filter(|seat| self.due(seat))
+            .map(|seat| seat.heard + self.silence());
+        stops.chain(silences).min().unwrap_or(now + self.silence())
+    }
+
+    /// Whether its next word, or its end, is this rank's to give: not while it waits for others to prepare or report.
+    fn due(&self, seat: &Seat) -> bool {
+        let waits_to_meet = seat.ready && !self.met;
+        let waits_to_leave = seat.report.is_some() && !self.dismissed;
+        seat.ended.is_none() && seat.stopped.is_none() && !waits_to_meet && !waits_to_leave
+    }
+
+    fn hangs(&self, seat: &Seat, now: Instant) -> bool {
+        seat.failure.is_none() && self.due(seat) && now >= seat.heard + self.silence()
+    }
+
+    fn silence(&self) -> Duration {
+        2 * self.deadline + SILENCE
+    }
+
+    /// Whose fault it was: what the parent saw itself; else what the ranks say; else those that failed.
+    fn failure(&self, now: Instant) -> Failure {
+        let lost: Vec<usize> = self.which(|seat| seat.lost() || self.hangs(seat, now));
+        let said = || self.seats.iter().filter_map(|seat| seat.failure.as_ref());
+        let mut accused: Vec<usize> = said().flat_map(|(failure, _)| failure.failed_ranks.clone()).collect();
+        accused.sort_unstable();
+        accused.dedup();
+        let failed_ranks = match (lost.is_empty(), accused.is_empty()) {
+            (false, _) => lost,
+            (true, false) => accused,
+            (true, true) => self.which(|seat| seat.failure.is_some()),
+        };
+        // An accused rank has its own view of things; the first of the others is the better witness.
+        let witness = self.first_witness(&failed_ranks);
+        let mut what = self.what_happened(&failed_ranks, now);
+        let unaware = self.which(|seat| self.met && !seat.settled());
+        if !unaware.is_empty() {
+            let told = what.get_or_insert_with(|| "the run failed".into());
+            told.push_str(&format!(", which ranks {unaware:?} did not notice in time"));
+        }
+        Failure {
+            error: match (what, witness) {
+                (Some(what), Some(witness)) => format!("{what}; another rank noticed: {}", witness.error),
+                (Some(what), None) => what,
+                (None, Some(witness)) => witness.error.clone(),
+                (None, None) => "the run failed".into(),
+            },
+            hint: witness.and_then(|witness| witness.hint.clone()),
+            noticed_ms: self.noticed(&failed_ranks, now).map(|time| time.as_secs_f64() * 1000.0),
+            notices: self
+                .seats
+                .iter()
+                .enumerate()
+                .filter_map(|(rank, seat)| Some((rank, seat.failure.as_ref()?.0.error.clone())))
+                .collect(),
+            failed_ranks,
+        }
+    }
+
+    fn which(&self, test: impl Fn(&Seat) -> bool) -> Vec<usize> {
+        let chosen = self.seats.iter().enumerate().filter(|(_, seat)| test(seat));
+        chosen.map(|(rank, _)| rank).collect()
+    }
+
+    fn first_witness(&self, failed: &[usize]) -> Option<&RankFailure> {
+        let said = |others: bool| {
+            let seats = self
+                .seats
+                .iter()
+                .enumerate()
+                .filter(move |(rank, _)| failed.contains(rank) != others);
+            seats
+                .filter_map(|(_, seat)| seat.failure.as_ref())
+                .min_by_key(|(_, at)| *at)
+        };
+        said(true).or_else(|| said(false)).map(|(failure, _)| failure)
+    }
+
+    /// What the parent saw of the first failed rank.
+    fn what_happened(&self, failed: &[usize], now: Instant) -> Option<String> {
+        let describe = |&rank: &usize| {
+            let seat = self.seats.get(rank)?;
+            if let (Some((ending, _)), true) = (seat.ended, seat.lost()) {
+                return Some(format!("rank {rank} died ({ending})"));
+            }
+            if seat.stopped.is_some() {
+                return Some(format!("rank {rank} was stopped and did not go on"));
+            }
+            self.hangs(seat, now).then(|| format!("rank {rank} fell silent"))
+        };
+        let seen: Vec<String> = failed.iter().filter_map(describe).collect();
+        (!seen.is_empty()).then(|| seen.join(", "))
+    }
+
+    /// From the first fault that the parent saw to the last word of the others. Where it saw none, how long the ranks
+    /// say they waited; where they could not say anything, how long it took the parent itself.
+    fn noticed(&self, failed: &[usize], now: Instant) -> Option<Duration> {
+        let onset = failed.iter().filter_map(|&rank| self.seats.get(rank)?.onset()).min();
+        let others = || {
+            self.seats
+                .iter()
+                .enumerate()
+                .filter(|(rank, _)| !failed.contains(rank))
+                .map(|(_, seat)| seat)
+        };
+        let words: Vec<&(RankFailure, Instant)> = others().filter_map(|seat| seat.failure.as_ref()).collect();
+        match onset {
+            Some(onset) => {
+                let all_spoke = others().all(Seat::settled);
+                let last = words
+                    .iter()
+                    .map(|(_, at)| *at)
+                    .max()
+                    .filter(|_| all_spoke)
+                    .unwrap_or(now);
+                Some(last.saturating_duration_since(onset))
+            }
+            None => {
+                let waited = words.iter().filter_map(|(failure, _)| failure.waited_ms);
+                waited
+                    .reduce(f64::max)
+                    .map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1000.0))
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Died by a signal, or ended without a report or a reason.
+    fn lost(&self) -> bool {
+        let killed = matches!(self.ended, Some((Ending::Signal(_), _))) && self.failure.is_none();
+        killed || self.left_without_a_word() || (self.stopped.is_some() && self.ended.is_none())
+    }
+
+    fn left_without_a_word(&self) -> bool {
+        let unexplained = self.report.is_none() || self.ended.is_some_and(|(ending, _)| !ending.succeeded());
+        self.ended.is_some() && self.closed && self.failure.is_none() && unexplained
+    }
+
+    /// Nobody has to wait for more from this rank.
+    fn settled(&self) -> bool {
+        self.failure.is_some() || self.report.is_some() || self.lost()
+    }
+
+    /// When its fault began, as far as the parent could see.
+    fn onset(&self) -> Option<Instant> {
+        match (self.lost(), self.stopped, self.ended) {
+            (true, Some(since), _) => Some(since),
+            (true, None, Some((_, at))) => Some(at),
+            (true, None, None) | (false, _, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Every ending of a run, with made-up ranks and made-up times.
+
+use super::super::message::{Quantiles, Ran};
+use super::*;
+use lanesum_plan::{AlgorithmName, Engine, Path};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+struct Play {
+    watch: Watch,
+    start: Instant,
+}
+
+impl Play {
+    fn new(world: usize) -> Self {
+        let start = Instant::now();
+        Self {
+            watch: Watch::new(world, Some(DEADLINE), start),
+            start,
+        }
+    }
+
+    /// All ranks have met.
+    fn met(world: usize) -> Self {
+        let mut play = Self::new(world);
+        (0..world).for_each(|rank| play.say(rank, &Message::Ready, 0));
+        assert!(matches!(play.verdict(0), Verdict::Go));
+        play
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    fn say(&mut self, rank: usize, message: &Message, ms: u64) {
+        let line = serde_json::to_vec(message).expect("is written");
+        let at = self.at(ms);
+        self.watch.said(rank, &line, at);
+    }
+
+    fn change(&mut self, rank: usize, change: Change, ms: u64) {
+        let at = self.at(ms);
+        self.watch.changed(rank, change, at);
+    }
+
+    fn exit(&mut self, rank: usize, code: i32, ms: u64) {
+        self.change(rank, Change::Exited(Ending::Code(code)), ms);
+        self.watch.closed(rank);
+    }
+
+    fn verdict(&mut self, ms: u64) -> Verdict {
+        let now = self.at(ms);
+        self.watch.verdict(now)
+    }
+
+    fn waits_at(&mut self, ms: u64) {
+        let verdict = self.verdict(ms);
+        assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+    }
+
+    fn failure(&mut self, ms: u64) -> Failure {
+        match self.verdict(ms) {
+            Verdict::Failed(failure) => failure,
+            verdict @ (Verdict::Wait(_) | Verdict::Go | Verdict::Dismiss | Verdict::Succeeded) => panic!("{verdict:?}"),
+        }
+    }
+}
+
+fn blames(rank: usize, waited_ms: Option<f64>) -> Message {
+    Message::Failed(RankFailure {
+        error: format!("rank {rank} is to blame"),
+        hint: Some("look at it".into()),
+        failed_ranks: vec![rank],
+        waited_ms,
+    })
+}
+
+fn report() -> Message {
+    let quantiles = Quantiles { p50: 1.0, p99: 2.0 };
+    Message::Report(Box::new(RankReport {
+        ran: Ran {
+            engine: Engine::Host,
+            path: Path::SharedMemory,
+            algorithm: AlgorithmName::OneShotPull,
+        },
+        isa: "scalar".into(),
+        tree: "0+1".into(),
+        all_reduce_us: quantiles,
+        cycle_ms: quantiles,
+        plain_cycle_ms: quantiles,
+        reductions: 1,
+        wrong: 0,
+        first_wrong: None,
+        digest: 1,
+        setup_ms: 1.0,
+        memory_bytes: 1,
+        queued_percent: None,
+        waited_ms: vec![0.0, 0.0],
+        refused: vec![],
+    }))
+}
+
+#[test]
+fn a_good_run_goes_through_all_stages() {
+    let mut play = Play::met(2);
+    play.say(0, &report(), 10);
+    play.waits_at(11);
+    play.say(1, &report(), 20);
+    assert!(matches!(play.verdict(20), Verdict::Dismiss));
+    play.exit(0, 0, 30);
+    play.waits_at(31);
+    play.exit(1, 0, 40);
+    assert!(matches!(play.verdict(40), Verdict::Succeeded));
+    assert_eq!(play.watch.into_reports().len(), 2);
+}
+
+#[test]
+fn a_killed_rank_is_timed_from_its_death_to_the_last_notice() {
+    let mut play = Play::met(3);
+    play.change(1, Change::Exited(Ending::Signal(9)), 100);
+    play.waits_at(100);
+    play.say(0, &blames(1, None), 130);
+    play.waits_at(130);
+    play.say(2, &blames(1, None), 150);
+    let failure = play.failure(151);
+    assert_eq!(failure.failed_ranks, [1]);
+    assert_eq!(failure.noticed_ms, Some(50.0));
+    assert!(
+        failure.error.contains("rank 1 died (signal SIGKILL)"),
+        "{}",
+        failure.error
+    );
+    assert_eq!(failure.hint.as_deref(), Some("look at it"));
+    assert_eq!(failure.notices.len(), 2);
+}
+
+#[test]
+fn a_stopped_rank_is_timed_from_its_stop() {
+    let mut play = Play::met(2);
+    play.change(1, Change::Stopped, 100);
+    play.waits_at(200);
+    play.say(0, &blames(1, Some(2000.0)), 2100);
+    let failure = play.failure(2101);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![1], Some(2000.0)));
+    assert!(failure.error.contains("stopped"), "{}", failure.error);
+}
+
+#[test]
+fn a_rank_that_goes_on_in_time_is_forgiven() {
+    let mut play = Play::met(2);
+    play.change(1, Change::Stopped, 100);
+    play.change(1, Change::Continued, 200);
+    play.waits_at(5000);
+}
+
+#[test]
+fn a_rank_stopped_before_the_meeting_is_noticed_by_the_parent_at_the_deadline() {
+    let mut play = Play::new(2);
+    play.say(0, &Message::Ready, 0);
+    play.change(1, Change::Stopped, 100);
+    play.waits_at(2099);
+    let failure = play.failure(2100);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![1], Some(2000.0)));
+}
+
+#[test]
+fn a_stopped_rank_ends_the_run_even_if_nobody_notices() {
+    let mut play = Play::met(2);
+    play.change(1, Change::Stopped, 100);
+    play.waits_at(3099);
+    let failure = play.failure(3100);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![1], Some(3000.0)));
+}
+
+#[test]
+fn a_late_rank_that_the_parent_cannot_see_is_timed_by_the_others() {
+    let mut play = Play::met(3);
+    play.say(0, &blames(2, Some(1999.0)), 2000);
+    play.say(1, &blames(2, Some(2001.0)), 2001);
+    play.say(2, &blames(2, None), 2100);
+    let failure = play.failure(2101);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![2], Some(2001.0)));
+}
+
+#[test]
+fn others_that_never_notice_are_waited_for_a_second_past_the_deadline() {
+    let mut play = Play::met(3);
+    play.change(1, Change::Exited(Ending::Signal(9)), 100);
+    play.say(0, &blames(1, None), 110);
+    play.waits_at(3099);
+    let failure = play.failure(3100);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![1], Some(3000.0)));
+    assert!(failure.error.contains("ranks [2] did not notice"), "{}", failure.error);
+}
+
+#[test]
+fn before_the_meeting_nobody_else_can_notice() {
+    let mut play = Play::new(2);
+    play.change(0, Change::Exited(Ending::Signal(11)), 100);
+    let failure = play.failure(105);
+    assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![0], Some(5.0)));
+}
+
+#[test]
+fn leaving_without_a_word_is_a_failure_once_nothing_can_follow() {
+    let mut play = Play::met(1);
+    play.change(0, Change::Exited(Ending::Code(0)), 100);
+    play.waits_at(100);
+    play.watch.closed(0);
+    let failure = play.failure(101);
+    assert_eq!(failure.failed_ranks, [0]);
+    assert!(failure.error.contains("exit code 0"), "{}", failure.error);
+}
+
+#[test]
+fn a_rank_that_reports_and_then_fails_to_end_well_has_failed() {
+    let mut play = Play::met(1);
+    play.say(0, &report(), 1);
+    assert!(matches!(play.verdict(1), Verdict::Dismiss));
+    play.exit(0, 1, 2);
+    assert_eq!(play.failure(3).failed_ranks, [0]);
+}
+
+#[test]
+fn a_rank_that_blames_nobody_is_named_itself() {
+    let mut play = Play::met(2);
+    let failure = RankFailure {
+        error: "no memory".into(),
+        hint: None,
+        failed_ranks: vec![],
+        waited_ms: None,
+    };
+    play.say(0, &Message::Failed(failure), 1);
+    play.say(1, &blames(0, None), 2);
+    assert_eq!(play.failure(3).failed_ranks, [0]);
+}
+
+#[test]
+fn silence_is_a_failure_but_waiting_for_others_is_not() {
+    let mut play = Play::new(2);
+    play.say(0, &Message::Ready, 0);
+    for second in 1..60 {
+        play.say(1, &Message::Preparing, second * 1000);
+        play.waits_at(second * 1000);
+    }
+    play.say(1, &Message::Ready, 60_000);
+    assert!(matches!(play.verdict(60_000), Verdict::Go));
+    play.say(0, &Message::Progress { done: 1 }, 70_000);
+    play.waits_at(78_999);
+    play.waits_at(79_000);
+    let failure = play.failure(82_000);
+    assert_eq!(failure.failed_ranks, [1]);
+    assert!(failure.error.contains("fell silent"), "{}", failure.error);
+}
+
+#[test]
+fn nonsense_is_a_failure() {
+    let mut play = Play::met(1);
+    let at = play.at(1);
+    play.watch.said(0, b"\xff hello", at);
+    let failure = play.failure(2);
+    assert_eq!(failure.failed_ranks, [0]);
+    assert!(failure.error.contains("means nothing"), "{}", failure.error);
+}

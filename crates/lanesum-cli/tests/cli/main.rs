@@ -1,0 +1,7 @@
+//! The built binary, run as people and programs run it. One test binary for all of it: it links once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+mod launch;
+mod selftest;
+mod verify_cycle;

@@ -1,0 +1,164 @@
+//! The factors a call can vary in, and the values of each.
+//!
+//! A point of this space is a row of numbers, one for each factor, as [`crate::pairwise`] makes them; here rows become
+//! cases. Lengths are named by what is awkward about them and become numbers only where dtype, staging and algorithm are
+//! known, as the end of a chunk depends on all three.
+
+use lanesum_plan::{
+    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, HostFacts, Label, Limits, Operation, Plan, PlanInputs, Policy,
+    RankHost, ReductionTree, Request, Topology, WorldSize,
+};
+
+use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
+use crate::pairwise::cover;
+use crate::pattern::Pattern;
+
+/// How many calls each case makes: both halves of the staging, and the first of them again.
+const CALLS: u32 = 3;
+
+/// How long a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// So many elements.
+    Exactly(u64),
+    /// A whole chunk and so many elements.
+    Chunk(u64),
+    /// Two whole chunks and five elements.
+    TwoChunks,
+}
+
+impl Length {
+    pub(crate) fn elements(self, setting: &Setting, dtype: Dtype) -> Elements {
+        Elements::new(match self {
+            Length::Exactly(elements) => elements,
+            Length::Chunk(more) => chunk(setting, dtype) + more,
+            Length::TwoChunks => 2 * chunk(setting, dtype) + 5,
+        })
+    }
+}
+
+/// How many elements one chunk of a long message has: what the planner says for a host of which nothing is known.
+fn chunk(setting: &Setting, dtype: Dtype) -> u64 {
+    let whole_half = setting.staging.get() / dtype.size() as u64;
+    planned(setting, dtype, whole_half + 1).unwrap_or(whole_half)
+}
+
+fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
+    let topology = Topology {
+        ranks: vec![
+            RankHost {
+                cpus: CpuSet::default()
+            };
+            setting.world.get()
+        ],
+        host: HostFacts::default(),
+    };
+    let tree = ReductionTree::canonical(setting.world);
+    let limits = Limits {
+        staging: setting.staging,
+        ..Limits::default()
+    };
+    let policy = Policy {
+        algorithm: setting.choice.policy(),
+    };
+    let inputs = PlanInputs {
+        world: setting.world,
+        topology: &topology,
+        policy,
+        limits,
+        tree: &tree,
+    };
+    let request = Request {
+        operation: Operation::Sum,
+        dtype,
+        elements: Elements::new(elements),
+        buffers: Buffers::Private,
+        label: None,
+    };
+    match Plan::compile(inputs).ok()?.decide(&request) {
+        Algorithm::Alone(_) | Algorithm::HeaderOnly(_) => None,
+        Algorithm::OneShotPull(one) => Some(one.chunk().get()),
+        Algorithm::TwoShotPull(two) => Some(two.chunk().get()),
+    }
+}
+
+/// The values of each factor. The first six belong to the communicator.
+#[derive(Debug, Clone)]
+pub(crate) struct Space {
+    pub(crate) worlds: Vec<WorldSize>,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) staging: Vec<u64>,
+    pub(crate) simd: Vec<Simd>,
+    pub(crate) first_epochs: Vec<Option<u64>>,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) dtypes: Vec<Dtype>,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) lengths: Vec<Length>,
+    /// In elements.
+    pub(crate) misalignments: Vec<u64>,
+    pub(crate) placements: Vec<Placement>,
+    pub(crate) buffers: Vec<Buffers>,
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) labels: Vec<Option<Label>>,
+}
+
+impl Space {
+    /// How many factors belong to the communicator.
+    const OF_SETTING: usize = 6;
+
+    fn sizes(&self) -> [usize; 14] {
+        [
+            self.worlds.len(),
+            self.choices.len(),
+            self.staging.len(),
+            self.simd.len(),
+            self.first_epochs.len(),
+            self.origins.len(),
+            self.dtypes.len(),
+            self.operations.len(),
+            self.lengths.len(),
+            self.misalignments.len(),
+            self.placements.len(),
+            self.buffers.len(),
+            self.patterns.len(),
+            self.labels.len(),
+        ]
+    }
+
+    /// Cases in which any two values of two factors meet, those with equal settings side by side.
+    pub(crate) fn pairwise(&self, seed: u64) -> Vec<Case> {
+        let sizes = self.sizes();
+        let settings = cover(&sizes[..Self::OF_SETTING], &[vec![]], seed);
+        let mut rows = cover(&sizes, &settings, seed);
+        rows.sort_by(|a, b| a[..Self::OF_SETTING].cmp(&b[..Self::OF_SETTING]));
+        rows.iter()
+            .enumerate()
+            .map(|(place, row)| self.case(row, seed.wrapping_add(place as u64)))
+            .collect()
+    }
+
+    fn case(&self, row: &[usize], seed: u64) -> Case {
+        let setting = Setting {
+            world: self.worlds[row[0]],
+            choice: self.choices[row[1]],
+            staging: Bytes::new(self.staging[row[2]]),
+            simd: self.simd[row[3]],
+            first_epoch: self.first_epochs[row[4]],
+            origin: self.origins[row[5]],
+        };
+        let dtype = self.dtypes[row[6]];
+        Case {
+            setting,
+            dtype,
+            operation: self.operations[row[7]],
+            elements: self.lengths[row[8]].elements(&setting, dtype),
+            misalignment: Bytes::new(self.misalignments[row[9]] * dtype.size() as u64),
+            placement: self.placements[row[10]],
+            buffers: self.buffers[row[11]],
+            pattern: self.patterns[row[12]],
+            label: self.labels[row[13]],
+            calls: CALLS,
+            seed,
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The list of cases.
+
+use lanesum_plan::{Buffers, Bytes, Dtype, Elements, Label, Operation, WorldSize};
+
+use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
+use crate::pattern::Pattern;
+use crate::space::{Length, Space};
+
+/// What the whole list is drawn from: the same list everywhere.
+const SEED: u64 = 0x1A2E_5011;
+
+/// Some calls before each number of bits that an epoch is ever cut to, or counted in.
+const WRAPS: [u64; 4] = [(1 << 16) - 3, (1 << 32) - 3, (1 << 63) - 3, u64::MAX - 2];
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// How much to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// For a look at a machine: well under a minute on two cores.
+    Quick,
+    /// For the tests: everything.
+    Full,
+}
+
+/// The cases of a budget at all its world sizes.
+#[must_use]
+pub fn cases(budget: Budget) -> Vec<Case> {
+    let worlds: &[usize] = match budget {
+        Budget::Quick => &[1, 2, 3, 5, 8],
+        Budget::Full => &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+    };
+    let worlds: Vec<WorldSize> = worlds.iter().filter_map(|ranks| WorldSize::new(*ranks).ok()).collect();
+    cases_at(budget, &worlds)
+}
+
+/// The cases of a budget at these world sizes only.
+#[must_use]
+pub fn cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
+    let mut list = space(budget, worlds).pairwise(SEED);
+    match budget {
+        Budget::Quick => {
+            list.extend(wraps(&[2]));
+            list.extend(long(64 * MIB, &[(2, Dtype::F32, Choice::Auto)]));
+        }
+        Budget::Full => {
+            list.extend(wraps(&[2, 3]));
+            list.extend(kernels());
+            list.extend(short());
+            list.extend(long(64 * MIB, &LONG));
+        }
+    }
+    list.retain(|case| worlds.contains(&case.setting.world));
+    list
+}
+
+/// Long messages: which world, dtype and choice.
+const LONG: [(usize, Dtype, Choice); 6] = [
+    (2, Dtype::F32, Choice::Auto),
+    (2, Dtype::F16, Choice::OneShotPull),
+    (3, Dtype::Bf16, Choice::TwoShotPull),
+    (3, Dtype::F32, Choice::OneShotPull),
+    (8, Dtype::Bf16, Choice::Auto),
+    (8, Dtype::F32, Choice::TwoShotPull),
+];
+
+fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
+    let whole = Space {
+        worlds: worlds.to_vec(),
+        choices: vec![Choice::Auto, Choice::OneShotPull, Choice::TwoShotPull],
+        staging: vec![4 * KIB, 64 * KIB, MIB],
+        simd: Simd::available(),
+        first_epochs: std::iter::once(None).chain(WRAPS.into_iter().map(Some)).collect(),
+        origins: vec![Origin::Joined, Origin::Channel, Origin::Split],
+        dtypes: Dtype::ALL.to_vec(),
+        operations: Operation::ALL.to_vec(),
+        lengths: [0, 1, 3, 17, 61, 333, 2048, 4099]
+            .map(Length::Exactly)
+            .into_iter()
+            .chain([Length::Chunk(0), Length::Chunk(1), Length::TwoChunks])
+            .collect(),
+        misalignments: vec![0, 1, 3, 13],
+        placements: vec![Placement::InPlace, Placement::OutOfPlace],
+        buffers: Buffers::ALL.to_vec(),
+        patterns: Pattern::ALL.to_vec(),
+        labels: vec![None, Some(Label::new(7))],
+    };
+    match budget {
+        Budget::Full => whole,
+        Budget::Quick => Space {
+            staging: vec![4 * KIB, MIB],
+            first_epochs: vec![None, Some(WRAPS[1])],
+            ..whole
+        },
+    }
+}
+
+/// A plain case to vary.
+fn plain(ranks: usize) -> Option<Case> {
+    let setting = Setting {
+        world: WorldSize::new(ranks).ok()?,
+        choice: Choice::Auto,
+        staging: Bytes::new(MIB),
+        simd: Simd::Best,
+        first_epoch: None,
+        origin: Origin::Joined,
+    };
+    Some(Case {
+        setting,
+        dtype: Dtype::F32,
+        operation: Operation::Sum,
+        elements: Elements::new(1000),
+        misalignment: Bytes::new(0),
+        placement: Placement::InPlace,
+        buffers: Buffers::Private,
+        pattern: Pattern::Ordinary,
+        label: None,
+        calls: 3,
+        seed: SEED,
+    })
+}
+
+/// Several calls of several chunks each across every wrap, with each algorithm.
+fn wraps(worlds: &[usize]) -> Vec<Case> {
+    let mut list = Vec::new();
+    for mut case in worlds.iter().filter_map(|ranks| plain(*ranks)) {
+        case.calls = 6;
+        case.setting.staging = Bytes::new(4 * KIB);
+        for choice in [Choice::OneShotPull, Choice::TwoShotPull] {
+            for epoch in WRAPS {
+                case.setting.choice = choice;
+                case.setting.first_epoch = Some(epoch);
+                for (length, buffers) in [
+                    (Length::TwoChunks, Buffers::Private),
+                    (Length::Exactly(9), Buffers::Shared),
+                ] {
+                    case.elements = length.elements(&case.setting, case.dtype);
+                    case.buffers = buffers;
+                    list.push(case);
+                }
+            }
+        }
+    }
+    list
+}
+
+/// Every dtype, operation and pattern with each instruction set: bits that differ between two of them show here.
+fn kernels() -> Vec<Case> {
+    let mut list = Vec::new();
+    for simd in Simd::available() {
+        let Some(mut case) = plain(3) else { continue };
+        case.setting.simd = simd;
+        case.calls = 1;
+        for pattern in Pattern::ALL {
+            for (dtype, operation) in Dtype::ALL
+                .into_iter()
+                .flat_map(|dtype| Operation::ALL.map(|op| (dtype, op)))
+            {
+                list.push(Case {
+                    pattern,
+                    dtype,
+                    operation,
+                    seed: case.seed + list.len() as u64,
+                    ..case
+                });
+            }
+        }
+    }
+    list
+}
+
+/// Every length up to past four of the widest vectors, at every misalignment in turn.
+fn short() -> Vec<Case> {
+    let mut list = Vec::new();
+    for simd in Simd::available() {
+        let Some(mut case) = plain(2) else { continue };
+        case.setting.simd = simd;
+        case.calls = 1;
+        for dtype in Dtype::ALL {
+            for elements in 0..=70 {
+                let placement = if elements % 2 == 0 {
+                    Placement::InPlace
+                } else {
+                    Placement::OutOfPlace
+                };
+                let misalignment = Bytes::new(elements * 5 % 16 * dtype.size() as u64);
+                let elements = Elements::new(elements);
+                list.push(Case {
+                    dtype,
+                    elements,
+                    misalignment,
+                    placement,
+                    ..case
+                });
+            }
+        }
+    }
+    list
+}
+
+/// Messages of many chunks.
+fn long(bytes: u64, which: &[(usize, Dtype, Choice)]) -> Vec<Case> {
+    let long = |(ranks, dtype, choice): &(usize, Dtype, Choice)| {
+        let mut case = plain(*ranks)?;
+        case.setting.choice = *choice;
+        case.calls = 1;
+        Some(Case {
+            dtype: *dtype,
+            elements: Elements::new(bytes / dtype.size() as u64),
+            ..case
+        })
+    };
+    which.iter().filter_map(long).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_survives_its_json() {
+        for case in cases(Budget::Quick) {
+            let json = case.to_json().unwrap();
+            assert!(!json.contains('\n'));
+            assert_eq!(Case::from_json(&json), Ok(case));
+        }
+    }
+
+    #[test]
+    fn the_full_list_has_what_is_asked_for() {
+        let list = cases(Budget::Full);
+        let some = |which: &dyn Fn(&Case) -> bool| list.iter().any(which);
+        for world in 1..=16 {
+            for dtype in Dtype::ALL {
+                for buffers in Buffers::ALL {
+                    assert!(some(
+                        &|case| case.setting.world.get() == world && case.buffers == buffers
+                    ));
+                    assert!(some(&|case| case.dtype == dtype && case.buffers == buffers));
+                }
+                assert!(some(&|case| case.setting.world.get() == world && case.dtype == dtype));
+            }
+            assert!(some(
+                &|case| case.setting.world.get() == world && case.elements.get() == 0
+            ));
+        }
+        for epoch in WRAPS {
+            assert!(some(&|case| case.setting.first_epoch == Some(epoch) && case.calls >= 6));
+        }
+        assert!(some(
+            &|case| case.dtype == Dtype::F16 && case.pattern == Pattern::Overflow
+        ));
+    }
+
+    #[test]
+    fn settings_lie_side_by_side() {
+        let list = cases(Budget::Full);
+        let groups = 1 + list
+            .windows(2)
+            .filter(|pair| pair[0].setting != pair[1].setting)
+            .count();
+        assert!(groups < 160, "{groups} communicators for {} cases", list.len());
+    }
+}

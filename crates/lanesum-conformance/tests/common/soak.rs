@@ -1,0 +1,173 @@
+//! One rank of a soak: calls drawn from a seed that all ranks share, every result judged.
+//!
+//! Consecutive calls change communicator, algorithm, dtype, operation, length, buffers and label, so that every call
+//! meets what every other may have left behind.
+
+use std::time::Duration;
+
+use lanesum::{AllReduce, Communicator, Error, SharedBuffer, bf16, f16};
+use lanesum_conformance::{Choice, Pattern, Sample, Tables};
+use lanesum_plan::{Bytes, Operation};
+
+/// The longest message, in elements.
+const LONGEST: usize = 200_000;
+
+/// The longest in a shared buffer.
+const LONGEST_SHARED: usize = 20_000;
+
+/// The communicators: small staging makes chunks of most messages.
+const KINDS: [(Choice, u64); 4] = [
+    (Choice::Auto, 1 << 20),
+    (Choice::OneShotPull, 4 << 10),
+    (Choice::TwoShotPull, 4 << 10),
+    (Choice::Auto, 16 << 10),
+];
+
+/// Makes the calls as one of the ranks that meet under `name`.
+pub fn soak(rank: usize, world: usize, name: &str, calls: u32) -> Result<(), String> {
+    let mut communicators = Vec::new();
+    for (kind, (choice, staging)) in KINDS.into_iter().enumerate() {
+        let joined = Communicator::builder(rank, world, format!("{name}-{kind}"))
+            .deadline(Duration::from_secs(30))
+            .algorithm(choice.policy())
+            .staging(Bytes::new(staging))
+            .join();
+        communicators.push(joined.map_err(|error| error.to_string())?);
+    }
+    let mut f32s = Desk::<f32>::new(&communicators).map_err(|error| error.to_string())?;
+    let mut f16s = Desk::<f16>::new(&communicators).map_err(|error| error.to_string())?;
+    let mut bf16s = Desk::<bf16>::new(&communicators).map_err(|error| error.to_string())?;
+    let mut seed = 0x5EED_u64;
+    for call in 0..calls {
+        let draw = Draw::next(&mut seed, call);
+        let communicator = &communicators[draw.kind];
+        if draw.word.is_multiple_of(1000) {
+            let issued = communicator.barrier().map_err(|error| error.to_string())?;
+            assert!(issued.receipt().is_some());
+        }
+        match draw.dtype {
+            0 => f32s.call(communicator, &draw),
+            1 => f16s.call(communicator, &draw),
+            _ => bf16s.call(communicator, &draw),
+        }
+        .map_err(|error| format!("rank {rank}, {draw:?}: {error}"))?;
+    }
+    drop((f32s, f16s, bf16s));
+    communicators
+        .into_iter()
+        .try_for_each(Communicator::close)
+        .map_err(|error| error.to_string())
+}
+
+/// What one call is: the same on all ranks.
+#[derive(Debug)]
+struct Draw {
+    call: u32,
+    word: u64,
+    kind: usize,
+    dtype: usize,
+    operation: usize,
+    elements: usize,
+    buffers: usize,
+    label: Option<u64>,
+}
+
+impl Draw {
+    fn next(seed: &mut u64, call: u32) -> Draw {
+        let mut below = |bound: usize| {
+            // Xorshift (Marsaglia 2003).
+            *seed ^= *seed << 13;
+            *seed ^= *seed >> 7;
+            *seed ^= *seed << 17;
+            (*seed >> 20) as usize % bound
+        };
+        let buffers = below(4);
+        let most = match below(1000) {
+            0 => LONGEST,
+            1..50 => 9000,
+            50..300 => 1100,
+            _ => 70,
+        };
+        let elements = below(most).min(if buffers < 2 { LONGEST } else { LONGEST_SHARED });
+        let (kind, dtype, operation) = (below(KINDS.len()), below(3), below(3));
+        let label = (below(2) == 0).then_some(u64::from(call));
+        Draw {
+            call,
+            word: below(1 << 30) as u64,
+            kind,
+            dtype,
+            operation,
+            elements,
+            buffers,
+            label,
+        }
+    }
+}
+
+/// Buffers and right results of one dtype.
+struct Desk<T: Sample> {
+    tables: Vec<Tables<T>>,
+    input: Vec<T>,
+    output: Vec<T>,
+    shared: Vec<SharedBuffer<T>>,
+}
+
+impl<T: Sample> Desk<T> {
+    fn new(communicators: &[Communicator]) -> Result<Desk<T>, Error> {
+        let tree = communicators[0].tree();
+        let patterns = [Pattern::Wide, Pattern::Bits, Pattern::Ties];
+        let tables = Operation::ALL
+            .iter()
+            .zip(patterns)
+            .map(|(operation, pattern)| Tables::new(pattern, *operation, tree, 11));
+        Ok(Desk {
+            tables: tables.collect(),
+            input: vec![T::of_bits(0); LONGEST],
+            output: vec![T::of_bits(0); LONGEST],
+            shared: communicators
+                .iter()
+                .map(|one| one.allocate_shared(LONGEST_SHARED))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn call(&mut self, communicator: &Communicator, draw: &Draw) -> Result<(), String> {
+        let tables = &self.tables[draw.operation];
+        let rank = communicator.rank().index();
+        let elements = draw.elements;
+        let shared = &mut self.shared[draw.kind];
+        let input = if draw.buffers < 2 {
+            &mut self.input[..elements]
+        } else {
+            &mut shared[..elements]
+        };
+        tables.fill(rank, draw.call, input);
+        let output = &mut self.output[..elements];
+        output.fill(T::of_bits(0));
+        let call = match draw.buffers {
+            0 => AllReduce::in_place(&mut self.input[..elements]),
+            1 => AllReduce::out_of_place(&self.input[..elements], output),
+            2 => AllReduce::shared(shared).first(elements),
+            _ => AllReduce::shared_to(shared, output).first(elements),
+        };
+        let call = call.operation(Operation::ALL[draw.operation]);
+        let issued = communicator
+            .all_reduce(match draw.label {
+                Some(label) => call.label(label),
+                None => call,
+            })
+            .map_err(|error| error.to_string())?;
+        let bytes = issued.receipt().map(|receipt| receipt.bytes().get());
+        if bytes != Some((elements * T::DTYPE.size()) as u64) {
+            return Err(format!("the receipt says {bytes:?} bytes"));
+        }
+        let output = match draw.buffers {
+            0 => &self.input[..elements],
+            2 => &shared[..elements],
+            _ => &self.output[..elements],
+        };
+        tables
+            .judge(draw.call, output)
+            .map_or(Ok(()), |difference| Err(format!("{difference:?}")))
+    }
+}
