@@ -1,9 +1,10 @@
 //! What can go wrong while ranks meet. `Display` says what happened and why, [`RendezvousError::hint`] what to do.
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::phrases::{Ranks, Span, Strangers};
 
 /// A reason that concerns every rank: rank 0 tells it to all that are connected, so that each returns the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -405,45 +406,4 @@ pub(crate) fn system<E: Into<std::io::Error>>(action: &'static str) -> impl FnOn
 
 pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// "rank 3 has" or "ranks 2, 5 have".
-struct Ranks<'a>(&'a [usize], &'static str, &'static str);
-
-impl fmt::Display for Ranks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let many = self.0.len() != 1;
-        f.write_str(if many { "ranks " } else { "rank " })?;
-        for (index, rank) in self.0.iter().enumerate() {
-            write!(f, "{}{rank}", if index > 0 { ", " } else { "" })?;
-        }
-        write!(f, " {}", if many { self.2 } else { self.1 })
-    }
-}
-
-/// Milliseconds as people say them.
-struct Span(u64);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 >= 1000 && self.0.is_multiple_of(1000) {
-            write!(f, "{} s", self.0 / 1000)
-        } else if self.0 >= 1000 {
-            write!(f, "{}.{} s", self.0 / 1000, self.0 % 1000 / 100)
-        } else {
-            write!(f, "{} ms", self.0)
-        }
-    }
-}
-
-struct Strangers(usize);
-
-impl fmt::Display for Strangers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            1 => f.write_str("; 1 connection did not speak this protocol and was dropped"),
-            many => write!(f, "; {many} connections did not speak this protocol and were dropped"),
-        }
-    }
 }

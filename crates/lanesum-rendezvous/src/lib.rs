@@ -36,6 +36,7 @@ mod claim;
 mod client;
 mod credentials;
 mod deadline;
+mod desk;
 mod directory;
 mod error;
 mod guests;
@@ -43,8 +44,10 @@ mod link;
 mod meeting;
 mod messages;
 mod names;
+mod phrases;
 mod process;
 mod server;
+mod visit;
 mod watch;
 
 pub use error::{DirectoryProblem, Refusal, RendezvousError};

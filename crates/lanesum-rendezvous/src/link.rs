@@ -146,3 +146,72 @@ impl Link {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (Link, Link) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        (Link::new(one), Link::new(other))
+    }
+
+    fn now() -> Deadline {
+        Deadline::after(std::time::Duration::ZERO)
+    }
+
+    fn packet(received: Received) -> Packet {
+        match received {
+            Received::Packet(packet) => packet,
+            Received::Nothing | Received::Closed => panic!("{received:?}"),
+        }
+    }
+
+    #[test]
+    fn last_words_are_heard_though_the_speaker_left_something_unread() {
+        let (mut one, other) = pair();
+        one.send(&"never read", None, &now()).unwrap();
+        other.send(&"why I leave", None, &now()).unwrap();
+        drop(other);
+        assert_eq!(packet(one.receive()).bytes, b"\"why I leave\"");
+        assert!(matches!(one.receive(), Received::Closed));
+        assert!(matches!(one.send(&"late", None, &now()), Err(SendFailure::Closed)));
+    }
+
+    #[test]
+    fn a_descriptor_travels_with_its_packet_and_is_closed_on_exec() {
+        let (one, mut other) = pair();
+        let file = tempfile::tempfile().unwrap();
+        one.send(&"with", Some(file.as_fd()), &now()).unwrap();
+        one.send(&"without", None, &now()).unwrap();
+        let arrived = packet(other.receive()).descriptor.unwrap();
+        assert!(
+            rustix::io::fcntl_getfd(&arrived)
+                .unwrap()
+                .contains(rustix::io::FdFlags::CLOEXEC)
+        );
+        assert!(packet(other.receive()).descriptor.is_none());
+        assert!(matches!(other.receive(), Received::Nothing));
+    }
+
+    #[test]
+    fn packets_are_bounded_both_ways_and_a_full_buffer_ends_at_the_deadline() {
+        let (one, mut other) = pair();
+        let longest = "x".repeat(LONGEST - 2);
+        one.send(&longest, None, &now()).unwrap();
+        assert_eq!(packet(other.receive()).bytes.len(), LONGEST);
+        assert!(matches!(
+            one.send(&format!("{longest}x"), None, &now()),
+            Err(SendFailure::TooLarge(_))
+        ));
+        rustix::net::send(one.as_fd(), &[b'x'; LONGEST + 1], SendFlags::empty()).unwrap();
+        assert!(packet(other.receive()).bytes.is_empty());
+        let soon = Deadline::after(std::time::Duration::from_millis(50));
+        let failure = (0..100).find_map(|_| one.send(&longest, None, &soon).err());
+        assert!(matches!(failure, Some(SendFailure::Late)), "{failure:?}");
+        assert!(soon.passed());
+    }
+}

@@ -3,10 +3,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::client::{self, Client};
+use crate::client::Client;
+use crate::desk::serve;
 use crate::error::{Refusal, RendezvousError};
 use crate::process::{self, ProcessId};
-use crate::server::{self, Server};
+use crate::server::Server;
+use crate::visit::visit;
 use crate::watch::Peers;
 
 /// Who comes to which meeting.
@@ -83,10 +85,10 @@ pub fn meet(join: &Join, cancel: &dyn Fn() -> Option<usize>) -> Result<Meeting, 
         };
         (roster, Side::Alone)
     } else if rank == 0 {
-        let (server, roster) = server::serve(join, cancel)?;
+        let (server, roster) = serve(join, cancel)?;
         (roster, Side::Serving(server))
     } else {
-        let (client, roster) = client::visit(join, cancel)?;
+        let (client, roster) = visit(join, cancel)?;
         (roster, Side::Visiting(client))
     };
     Ok(Meeting { rank, roster, side })

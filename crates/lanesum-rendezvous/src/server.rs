@@ -1,4 +1,4 @@
-//! Rank 0's side: it seats the ranks, passes things on, and tells all of them why it failed, if it does.
+//! Rank 0's side once ranks are seated: it passes things on, and tells all of them why the meeting failed, if it does.
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -7,19 +7,15 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::claim::Claim;
 use crate::deadline::{Deadline, poll_for};
-use crate::directory;
 use crate::error::{Refusal, RendezvousError, system};
-use crate::guests::{Guest, Guests};
+use crate::guests::Guests;
 use crate::link::{LONGEST, Link, Received, SendFailure};
-use crate::meeting::{Cancel, Join, Roster};
+use crate::meeting::{Join, Roster};
 use crate::messages::{Hex, Message};
-use crate::names::Paths;
 use crate::process::{self, ProcessId};
 
 /// How often those who are here are told who is not.
-const NEWS: Duration = Duration::from_millis(50);
-/// After a conflict: how long rank 0 stays to tell ranks that arrive later, which would else find nobody.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const NEWS: Duration = Duration::from_millis(50);
 /// How long telling a failure may take for one rank: its buffer is full only where it does not read.
 const PARTING: Duration = Duration::from_millis(5);
 
@@ -37,190 +33,29 @@ pub(crate) struct Seat {
 /// Rank 0 during the meeting.
 #[derive(Debug)]
 pub(crate) struct Server {
-    claim: Option<Claim>,
+    /// Held until the end.
+    pub(crate) claim: Option<Claim>,
     /// In order of rank once all have arrived.
-    seats: Vec<Seat>,
+    pub(crate) seats: Vec<Seat>,
     span: Duration,
     own: ProcessId,
     /// Whom the others were last told to be absent.
     told: Vec<usize>,
 }
 
-/// Serves until all ranks have arrived.
-pub(crate) fn serve(join: &Join, cancel: Cancel<'_>) -> Result<(Server, Roster), RendezvousError> {
-    let own = ProcessId::own();
-    let pidfd = process::own_pidfd()?;
-    let deadline = Deadline::after(join.deadline);
-    let directory = directory::prepare(join.directory.as_deref())?;
-    let paths = Paths::new(&directory, &join.name)?;
-    let claim = Claim::take(&paths, &join.name, &deadline)?;
-    let server = Server {
-        claim: None,
-        seats: Vec::new(),
-        span: join.deadline,
-        own,
-        told: Vec::new(),
-    };
-    let mut desk = Desk {
-        claim,
-        server,
-        guests: Guests::new(own),
-        pidfd,
-        join,
-    };
-    match desk.assemble(&deadline, cancel) {
-        Ok(()) => desk.open(),
-        Err(error) => Err(desk.turn_away(&deadline, error)),
-    }
-}
-
-/// The part of the meeting before everybody is here.
-struct Desk<'a> {
-    claim: Claim,
-    server: Server,
-    guests: Guests,
-    pidfd: OwnedFd,
-    join: &'a Join,
-}
-
-impl Desk<'_> {
-    fn assemble(&mut self, deadline: &Deadline, cancel: Cancel<'_>) -> Result<(), RendezvousError> {
-        let mut news = Deadline::after(NEWS);
-        while self.server.seats.len() + 1 < self.join.world {
-            if let Some(rank) = cancel() {
-                return Err(Refusal::ParentDied { rank }.into());
-            }
-            if deadline.passed() {
-                return Err(self.missing(deadline).into());
-            }
-            self.wait(deadline)?;
-            self.admit()?;
-            self.server
-                .look_after(|_, message| Err(("its arrival".to_owned(), message)))?;
-            if news.passed() {
-                let absent = self.absent();
-                self.server.tell_absent(&absent);
-                news = Deadline::after(NEWS);
-            }
-        }
-        self.server.seats.sort_by_key(|seat| seat.rank);
-        Ok(())
-    }
-
-    /// Sleeps until something happens, at most one slice.
-    fn wait(&self, deadline: &Deadline) -> Result<(), RendezvousError> {
-        let mut watched = vec![PollFd::new(self.claim.listener(), PollFlags::IN)];
-        watched.extend(
-            self.guests
-                .links()
-                .map(|link| PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)),
-        );
-        watched.extend(self.server.watched());
-        poll_for(&mut watched, deadline.slice()).map_err(system("wait for ranks"))?;
-        Ok(())
-    }
-
-    fn admit(&mut self) -> Result<(), RendezvousError> {
-        while let Some(connection) = self.claim.accept()? {
-            self.guests.greet(connection, &self.pidfd);
-        }
-        while let Some(guest) = self.guests.read(self.join, &self.server.seats)? {
-            match guest {
-                Guest::Seated(seat) => self.server.seats.push(seat),
-                Guest::Refused(link, refusal) => {
-                    part(&link, &refusal);
-                    return Err(refusal.into());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn absent(&self) -> Vec<usize> {
-        let here = |rank: &usize| self.server.seats.iter().any(|seat| seat.rank == *rank);
-        (1..self.join.world).filter(|rank| !here(rank)).collect()
-    }
-
-    fn missing(&self, deadline: &Deadline) -> Refusal {
-        Refusal::Missing {
-            ranks: self.absent(),
-            world: self.join.world,
-            waited_ms: deadline.span_ms(),
-            strangers: self.guests.strangers,
-        }
-    }
-
-    /// Everybody is here: hands out the roster.
-    fn open(self) -> Result<(Server, Roster), RendezvousError> {
-        let Self {
-            claim,
-            mut server,
-            pidfd,
-            join,
-            ..
-        } = self;
-        server.claim = Some(claim);
-        let token = process::random();
-        match server.welcome(&pidfd, join, token) {
-            Ok(()) => {
-                let roster = server.roster(join, token);
-                Ok((server, roster))
-            }
-            Err(error) => Err(server.fail(error)),
-        }
-    }
-
-    /// Ends a meeting that did not come about: all who are here are told why, and after a conflict those who come later.
-    fn turn_away(mut self, deadline: &Deadline, error: RendezvousError) -> RendezvousError {
-        let refusal = error.as_refusal(0);
-        let linger = match &refusal {
-            conflict if conflict.is_conflict() => Deadline::after(LINGER.min(deadline.remaining())),
-            _ => Deadline::after(Duration::ZERO),
-        };
-        if linger.passed() {
-            // The name is freed before anybody hears of the failure, and tries again.
-            drop(self.claim);
-            farewell(&self.server.seats, &refusal);
-            self.guests.take().iter().for_each(|link| part(link, &refusal));
-            return error;
-        }
-        farewell(&self.server.seats, &refusal);
-        let mut heard: BTreeSet<usize> = self.server.seats.drain(..).map(|seat| seat.rank).collect();
-        heard.extend(refusal.ranks());
-        while !linger.passed() && (1..self.join.world).any(|rank| !heard.contains(&rank)) {
-            if self.wait(&linger).is_err() {
-                break;
-            }
-            match self.admit_to_refuse(&refusal) {
-                Some(rank) if heard.insert(rank) => {}
-                Some(_) | None => {}
-            }
-        }
-        error
-    }
-
-    /// Tells one more rank. Those that differ from rank 0 in another way hear of that instead.
-    fn admit_to_refuse(&mut self, refusal: &Refusal) -> Option<usize> {
-        while let Ok(Some(connection)) = self.claim.accept() {
-            self.guests.greet(connection, &self.pidfd);
-        }
-        match self.guests.read(self.join, &[]) {
-            Ok(Some(Guest::Seated(seat))) => {
-                part(&seat.link, refusal);
-                Some(seat.rank)
-            }
-            Ok(Some(Guest::Refused(link, own))) => {
-                part(&link, &own);
-                own.ranks().first().copied()
-            }
-            Ok(None) | Err(_) => None,
-        }
-    }
-}
-
 impl Server {
+    pub(crate) fn new(span: Duration, own: ProcessId) -> Self {
+        Self {
+            claim: None,
+            seats: Vec::new(),
+            span,
+            own,
+            told: Vec::new(),
+        }
+    }
+
     /// The descriptors whose events matter in every wait.
-    fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+    pub(crate) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
         let links = self.seats.iter().map(|seat| seat.link.as_fd());
         let processes = self
             .seats
@@ -234,12 +69,14 @@ impl Server {
 
     /// Reads what seated ranks have sent and notices who has ended. What was sent counts before the death of its sender.
     /// `take` gives a message back, with what was expected, where it does not fit.
-    fn look_after(
+    pub(crate) fn look_after(
         &mut self,
         mut take: impl FnMut(usize, Message) -> Result<(), (String, Message)>,
     ) -> Result<(), Refusal> {
         for seat in &mut self.seats {
             let rank = seat.rank;
+            // Asked first: whatever a dead process has sent can then be received.
+            let ended = process::ended(seat.pidfd.as_ref());
             match seat.link.receive() {
                 Received::Packet(packet) => match serde_json::from_slice::<Message>(&packet.bytes) {
                     Ok(Message::Leave { refusal }) => return Err(refusal),
@@ -253,7 +90,7 @@ impl Server {
                         return Err(Refusal::Left { rank, reason });
                     }
                 },
-                Received::Nothing if process::ended(seat.pidfd.as_ref()) => return Err(Refusal::Died { rank }),
+                Received::Nothing if ended => return Err(Refusal::Died { rank }),
                 Received::Nothing => {}
                 Received::Closed => return Err(seat.gone()),
             }
@@ -262,7 +99,7 @@ impl Server {
     }
 
     /// Tells everybody whom rank 0 waits for, where that has changed. A rank that does not read misses nothing it needs.
-    fn tell_absent(&mut self, absent: &[usize]) {
+    pub(crate) fn tell_absent(&mut self, absent: &[usize]) {
         if absent == self.told {
             return;
         }
@@ -284,6 +121,8 @@ impl Server {
         let deadline = Deadline::after(self.span);
         let mut pending: BTreeSet<usize> = self.seats.iter().map(|seat| seat.rank).collect();
         let mut verdict = None;
+        // The others forget at each step what they were told in the one before.
+        self.told.clear();
         let mut news = Deadline::after(NEWS);
         loop {
             self.look_after(|rank, message| {
@@ -338,7 +177,7 @@ impl Server {
         }
     }
 
-    fn welcome(&self, own_pidfd: &OwnedFd, join: &Join, token: u64) -> Result<(), RendezvousError> {
+    pub(crate) fn welcome(&self, own_pidfd: &OwnedFd, join: &Join, token: u64) -> Result<(), RendezvousError> {
         let member = |rank, process, facts: &Vec<u8>| Message::Member {
             rank,
             process,
@@ -365,7 +204,7 @@ impl Server {
     }
 
     /// What rank 0 itself knows of all.
-    fn roster(&mut self, join: &Join, token: u64) -> Roster {
+    pub(crate) fn roster(&mut self, join: &Join, token: u64) -> Roster {
         let mut roster = Roster {
             token,
             facts: vec![join.facts.clone()],
@@ -482,14 +321,14 @@ impl Seat {
     }
 }
 
-fn farewell(seats: &[Seat], refusal: &Refusal) {
+pub(crate) fn farewell(seats: &[Seat], refusal: &Refusal) {
     for seat in seats {
         part(&seat.link, refusal);
     }
 }
 
 /// Best effort: a rank that does not hear it notices the closed connection.
-fn part(link: &Link, refusal: &Refusal) {
+pub(crate) fn part(link: &Link, refusal: &Refusal) {
     let message = Message::Refused {
         refusal: refusal.clone(),
     };

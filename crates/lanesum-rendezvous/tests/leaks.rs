@@ -1,4 +1,5 @@
 //! One test in a process of its own, since it counts the process's descriptors and threads.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends by a panic")]
 mod common;
 
 use common::{directory, join, never, together, world};

@@ -1,4 +1,5 @@
 //! Meetings that succeed, with threads as ranks.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends by a panic")]
 mod common;
 
 use std::fs::File;
@@ -74,9 +75,13 @@ fn the_name_is_free_when_finish_returns() {
     let base = directory();
     let mut tokens = Vec::new();
     for _ in 0..30 {
-        let found = together(world(base.path(), 3), |meeting| {
+        let path = base.path().to_path_buf();
+        let found = together(world(base.path(), 3), move |meeting| {
             let token = meeting.token();
-            meeting.finish().map(|_| token)
+            let peers = meeting.finish()?;
+            assert!(files(&path).is_empty(), "the name is still held");
+            drop(peers);
+            Ok(token)
         });
         tokens.push(*found[0].as_ref().unwrap());
         assert!(found.into_iter().all(|result| result.is_ok()));

@@ -1,5 +1,6 @@
 //! Ranks as real processes that are killed, stopped and forked. This binary runs itself again as the other ranks.
 #![allow(unsafe_code, reason = "a forked child is made with pre_exec")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends by a panic")]
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{PATIENT, SHORT, directory, files, join, never, start, together, world};
+use common::{PATIENT, SHORT, directory, files, join, never, refusal, start, together, world};
 use lanesum_rendezvous::{Join, Meeting, Refusal, RendezvousError, meet};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -105,16 +106,10 @@ fn fork_and_hold() {
     drop(command.status());
 }
 
-fn refusal<T: std::fmt::Debug>(result: Result<T, RendezvousError>) -> Refusal {
-    match result {
-        Err(RendezvousError::Refused(refusal)) => refusal,
-        other => panic!("not refused: {other:?}"),
-    }
-}
-
 #[test]
 fn a_killed_process_is_noticed_within_milliseconds_by_the_watch() {
     let base = directory();
+    let mut delays = Vec::new();
     for _ in 0..20 {
         let mut others = [1, 2].map(|rank| Rank::start("finishing", base.path(), &[rank], 3));
         let peers = meet(&join(base.path(), 0, 3), &never).unwrap().finish().unwrap();
@@ -127,10 +122,13 @@ fn a_killed_process_is_noticed_within_milliseconds_by_the_watch() {
             let killed = others[rank - 1].kill();
             let (dead, noticed) = told.recv_timeout(PATIENT).unwrap();
             assert_eq!(dead, rank);
-            assert!(noticed - killed < Duration::from_millis(100), "{:?}", noticed - killed);
+            delays.push(noticed - killed);
         }
         drop(watch);
     }
+    // On a busy machine a killed process may itself wait for a processor before it can end: the median counts.
+    delays.sort_unstable();
+    assert!(delays[delays.len() / 2] < Duration::from_millis(50), "{delays:?}");
     assert!(files(base.path()).is_empty());
 }
 
@@ -174,7 +172,7 @@ fn a_rank_killed_before_all_have_arrived_is_named_though_a_forked_child_holds_it
         for thread in here {
             assert_eq!(refusal(thread.join().unwrap()), Refusal::Died { rank: 1 });
         }
-        assert!(killed.elapsed() < Duration::from_millis(500), "{:?}", killed.elapsed());
+        assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
         assert!(files(base.path()).is_empty());
     }
 }
@@ -190,7 +188,7 @@ fn a_killed_rank_0_is_named_and_its_name_usable_though_a_forked_child_holds_lock
     for thread in here {
         assert_eq!(refusal(thread.join().unwrap()), Refusal::Died { rank: 0 });
     }
-    assert!(killed.elapsed() < Duration::from_millis(500), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
     assert_eq!(files(base.path()).len(), 2, "socket and lock are left behind");
     // Rank 1 comes first and sits in the queue of the dead server's socket until rank 0 replaces it.
     let one = start(join(base.path(), 1, 2));
@@ -198,7 +196,7 @@ fn a_killed_rank_0_is_named_and_its_name_usable_though_a_forked_child_holds_lock
     let zero = start(join(base.path(), 0, 2));
     let results = [one, zero].map(|thread| std::thread::spawn(|| thread.join().unwrap().and_then(Meeting::finish)));
     assert!(results.into_iter().all(|thread| thread.join().unwrap().is_ok()));
-    assert!(killed.elapsed() < Duration::from_secs(3), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(4), "{:?}", killed.elapsed());
 }
 
 #[test]
@@ -253,16 +251,16 @@ fn a_stopped_rank_is_named_at_the_deadline() {
 }
 
 #[test]
-fn a_rank_stopped_on_its_way_is_missing() {
+fn a_rank_stopped_on_its_way_is_named() {
     let base = directory();
     let other = Rank::start("waiting", base.path(), &[2], 3);
-    // Stopped right at its start: with some luck in the middle of the hello, and missing or alone in any case.
+    // Stopped right at its start, or in the middle of the hello: missing, or late in the first step.
     kill_process(other.pid(), Signal::STOP).unwrap();
     let joins = [0, 1].map(|rank| Join {
         deadline: SHORT,
         ..join(base.path(), rank, 3)
     });
-    for result in together(joins.to_vec(), |_| Ok(())) {
+    for result in together(joins.to_vec(), |mut meeting| meeting.agree("the plan", 7)) {
         assert_eq!(refusal(result).ranks(), [2]);
     }
 }
@@ -291,25 +289,30 @@ fn a_forked_child_can_neither_use_nor_end_a_meeting() {
     let other = start(join(base.path(), 1, 2));
     let zero = meet(&join(base.path(), 0, 2), &never).unwrap();
     let one = other.join().unwrap().unwrap();
-    for meeting in [zero, one].map(|meeting| Arc::new(Mutex::new(Some(meeting)))) {
-        let copy = Arc::clone(&meeting);
+    let meetings = [zero, one].map(|meeting| Arc::new(Mutex::new(Some(meeting))));
+    for meeting in &meetings {
+        let copy = Arc::clone(meeting);
         assert!(in_a_forked_child(move || {
             let mut copy = copy.lock().unwrap().take().unwrap();
             let refused = matches!(copy.agree("the plan", 1), Err(RendezvousError::Misuse { .. }));
             drop(copy);
             refused
         }));
-        let mut meeting = meeting.lock().unwrap().take().unwrap();
+        assert_eq!(
+            files(base.path()).len(),
+            2,
+            "the child has removed what its parent needs"
+        );
+    }
+    let threads = meetings.map(|meeting| {
         std::thread::spawn(move || {
+            let mut meeting = meeting.lock().unwrap().take().unwrap();
             meeting.agree("the plan", 7).unwrap();
             meeting.finish().unwrap();
-        });
-    }
-    let end = Instant::now() + PATIENT;
-    while !files(base.path()).is_empty() {
-        assert!(Instant::now() < end, "the meeting did not end");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(files(base.path()).is_empty());
 }
 
 #[test]

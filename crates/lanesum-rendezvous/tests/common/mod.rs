@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lanesum_rendezvous::{Join, Meeting, RendezvousError, meet};
+use lanesum_rendezvous::{Join, Meeting, Refusal, RendezvousError, meet};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// Long enough for a slow machine, where a test expects success.
 pub const PATIENT: Duration = Duration::from_secs(20);
@@ -61,4 +62,29 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect()
+}
+
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, RendezvousError>) -> Refusal {
+    match result {
+        Err(RendezvousError::Refused(refusal)) => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+pub fn packet_socket() -> std::os::fd::OwnedFd {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+}
+
+/// Connects as a stranger as soon as somebody serves.
+pub fn stranger(path: &Path) -> std::os::fd::OwnedFd {
+    let address = SocketAddrUnix::new(path).unwrap();
+    let end = Instant::now() + PATIENT;
+    loop {
+        let socket = packet_socket();
+        if connect(&socket, &address).is_ok() {
+            return socket;
+        }
+        assert!(Instant::now() < end, "nobody serves");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
