@@ -61,6 +61,10 @@ impl Engine {
             self.reducer
                 .reduce(part.operation, part.dtype, sources, target, mine.len())
         };
+        if let Input::Shared(_) = part.operands.input {
+            // Before anybody copies this sum: a peer that has failed meanwhile may have taken its buffer back.
+            self.member.confirm_reads().map_err(|trouble| (Phase::Result, trouble))?;
+        }
         self.member.post_result(part.epoch);
         self.member
             .await_results(part.epoch, &self.context())

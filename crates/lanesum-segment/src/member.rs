@@ -212,3 +212,33 @@ impl Member {
         sleepers.fetch_and(!bit, Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::layout::Geometry;
+
+    /// Naps are so short in use that a missed wake would hardly show; this one is long.
+    #[test]
+    fn posts_wake_sleepers() {
+        let geometry = Geometry::new(2, 4096, 0, 0, 0).unwrap();
+        let (segment, _fd) = Segment::create(geometry).unwrap();
+        let segment = Arc::new(segment);
+        let member = |rank| Member::new(Arc::clone(&segment), rank).unwrap();
+        let (sleeper, poster) = (member(0), member(1));
+        let long = Duration::from_secs(20);
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| sleeper.nap(long, || false));
+            // From when its bit is set, the sleeper sleeps until its bell has another number.
+            while segment.head().sleepers.bits.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            poster.post_result(Epoch::new(0));
+        });
+        assert!(start.elapsed() < long);
+        assert_eq!(segment.head().sleepers.bits.load(Ordering::SeqCst), 0);
+    }
+}

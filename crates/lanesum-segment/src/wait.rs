@@ -17,7 +17,7 @@ use crate::member::Member;
 use crate::mutants;
 use crate::rank_set::RankSet;
 use crate::record::Record;
-use crate::sync::{self, AtomicU32, Ordering};
+use crate::sync::{self, AtomicU32};
 
 const CLOCK_EVERY: u32 = 16;
 const NAP_MIN: Duration = Duration::from_micros(50);

@@ -7,7 +7,7 @@
 #[path = "loom/exchange.rs"]
 mod exchange;
 
-use exchange::{DROWSY, Rank, SPIN, WARY, model, record};
+use exchange::{ALL, DROWSY, Rank, SPIN, WARY, model, record};
 use lanesum_segment::Trouble;
 use loom::sync::atomic::Ordering;
 
@@ -23,6 +23,15 @@ fn one_shots_reuse_halves() {
         }
     }
     model(U32_WRAP, 3, SPIN, &[rank, rank]);
+}
+
+#[test]
+fn all_interleavings_of_a_barrier_and_a_one_shot() {
+    fn rank(rank: &mut Rank) {
+        rank.header_only();
+        rank.one_shot();
+    }
+    model(U64_WRAP, ALL, SPIN, &[rank, rank]);
 }
 
 #[test]
@@ -94,12 +103,19 @@ fn flags_never_come_round() {
 
 #[test]
 fn a_line_holds_this_epoch_or_the_one_two_before() {
-    fn rank(rank: &mut Rank) {
-        for _ in 0..5 {
-            rank.tagged_header(0);
+    fn posts(rank: &mut Rank) {
+        for _ in 0..4 {
+            rank.numbered_header();
         }
     }
-    model(U32_WRAP, 3, SPIN, &[rank, rank]);
+    fn looks(rank: &mut Rank) {
+        for _ in 0..3 {
+            rank.numbered_header();
+        }
+        rank.look_ahead();
+        rank.numbered_header();
+    }
+    model(U32_WRAP, 1, SPIN, &[posts, looks]);
 }
 
 #[test]
@@ -117,7 +133,7 @@ fn three_ranks_wait_for_each_other() {
         rank.two_shot();
         rank.one_shot();
     }
-    model(U32_WRAP, 1, SPIN, &[rank, rank, rank]);
+    model(U32_WRAP, 0, SPIN, &[rank, rank, rank]);
 }
 
 #[test]
@@ -127,7 +143,7 @@ fn three_ranks_reuse_halves() {
             rank.one_shot();
         }
     }
-    model(U32_WRAP, 1, SPIN, &[rank, rank, rank]);
+    model(U32_WRAP, 0, SPIN, &[rank, rank, rank]);
 }
 
 #[test]
@@ -167,7 +183,7 @@ fn departed_peers_have_kept_their_word() {
         rank.two_shot();
         assert_eq!(rank.try_header_only(), Err(Trouble::Departed { peer: 0 }));
     }
-    model(U32_WRAP, 2, WARY, &[leaves, stays]);
+    model(U32_WRAP, 3, WARY, &[leaves, stays]);
 }
 
 #[test]
@@ -184,7 +200,7 @@ fn records_are_read_whole() {
         };
         assert_eq!(rank.try_header_only(), Err(expected));
     }
-    model(U32_WRAP, 2, WARY, &[fails, stays]);
+    model(U32_WRAP, 3, WARY, &[fails, stays]);
 }
 
 /// The note of the watcher stands for the kernel too, which orders what a process did before its end.
@@ -198,20 +214,23 @@ fn the_dead_have_kept_their_word() {
         rank.two_shot();
         assert_eq!(rank.try_header_only(), Err(Trouble::Died { peer: 0 }));
     }
-    model(U32_WRAP, 2, WARY, &[dies, stays]);
+    model(U32_WRAP, 3, WARY, &[dies, stays]);
 }
 
+/// Rank 1 has seen rank 0's header before it fails: who sees the failure sees that header.
 #[test]
 fn a_later_fault_spoils_no_earlier_call() {
-    fn rank(rank: &mut Rank) {
-        rank.header_only();
+    fn posts(rank: &mut Rank) {
+        rank.announce(1, 0);
     }
     fn fails(rank: &mut Rank) {
         rank.header_only();
-        rank.announce(1, 0);
         rank.member.fail(&record());
     }
-    model(U32_WRAP, 1, WARY, &[rank, fails, rank]);
+    fn succeeds(rank: &mut Rank) {
+        rank.header_only();
+    }
+    model(U32_WRAP, 1, WARY, &[posts, fails, succeeds]);
 }
 
 /// Rank 0 gives up after it has posted all that rank 1 waits for, and takes its shared buffer back.
@@ -234,7 +253,7 @@ fn a_failed_rank_takes_no_buffer_back_unnoticed() {
         rank.member.await_results(rank.epoch, &rank.context()).unwrap();
         assert!(!believed || read != TAKEN_BACK);
     }
-    model(U32_WRAP, 3, SPIN, &[fails, late]);
+    model(U32_WRAP, ALL, SPIN, &[fails, late]);
 }
 
 /// Which test shows which deliberate fault.

@@ -12,6 +12,9 @@
 //! communicator.close()?;
 //! # Ok::<(), lanesum::Error>(())
 //! ```
+//!
+//! The README's example, with its ranks as threads:
+#![doc = include_str!("../../../README.md")]
 #![deny(unsafe_code)]
 
 pub mod bench;

@@ -2,6 +2,7 @@
 //! of the crate and payload in loom's cells, which report every pair of accesses that nothing orders.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lanesum_segment::{
@@ -94,14 +95,20 @@ pub struct Rank {
     tally: Tally,
 }
 
-/// Checks `ranks` (one function a rank) against each other. At most `preemptions` forced switches: the
-/// switches that waits make are free, and each fault in the list of mutants needs two at most.
+/// Every interleaving, with any number of forced switches.
+pub const ALL: usize = usize::MAX;
+
+/// Checks `ranks` (one function a rank) against each other, with at most `preemptions` forced switches:
+/// the switches that waits make are free.
 pub fn model(first_epoch: u64, preemptions: usize, pace: Pace, ranks: &'static [fn(&mut Rank)]) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.preemption_bound = builder.preemption_bound.or((preemptions != ALL).then_some(preemptions));
     // A mutant that nothing has shown by then passes, and so fails the test that runs it.
     builder.max_duration = std::env::var_os("LANESUM_MUTANT").map(|_| Duration::from_secs(60));
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&executions);
     builder.check(move || {
+        count.fetch_add(1, Ordering::Relaxed);
         let job = Arc::new(Job::new(ranks.len(), first_epoch));
         let join = |index: usize| Rank {
             member: Member::new(Arc::clone(&job.segment), index).unwrap(),
@@ -123,6 +130,7 @@ pub fn model(first_epoch: u64, preemptions: usize, pace: Pace, ranks: &'static [
             other.join().unwrap();
         }
     });
+    eprintln!("{} executions", executions.load(Ordering::Relaxed));
 }
 
 /// What a rank puts into a word in an epoch: no two are alike.
@@ -175,15 +183,21 @@ impl Rank {
         self.epoch = self.epoch.next();
     }
 
-    /// Checks that the peer's line holds the header of two epochs before, or this one's, and never any
-    /// other: the reason why half of an epoch's bits, or one, would do as tag.
-    pub fn tagged_header(&mut self, formatted: u32) {
+    /// A call with a digest of its own, as calls that carry their ordinal have.
+    pub fn numbered_header(&mut self) {
         let digest = self.epoch.get() as u32;
-        let before = match self.epoch.get().wrapping_sub(self.job.segment.geometry().first_epoch()) {
-            0 | 1 => formatted,
-            _ => digest.wrapping_sub(2),
-        };
         self.announce(digest, 0);
+        self.headers(digest).unwrap();
+        self.check_announcements(digest);
+        self.finish();
+    }
+
+    /// Checks that the peer's line holds the header of two epochs before, or this one's, and never any
+    /// other: the reason why no tag can come round.
+    pub fn look_ahead(&self) {
+        let digest = self.epoch.get() as u32;
+        let since = self.epoch.get().wrapping_sub(self.job.segment.geometry().first_epoch());
+        let before = if since < 2 { 0 } else { digest.wrapping_sub(2) };
         for peer in self.member.peers().iter() {
             let seen = self.member.announcement(peer, self.epoch).digest;
             assert!(
@@ -191,9 +205,6 @@ impl Rank {
                 "{seen} is neither {before} nor {digest}"
             );
         }
-        self.headers(digest).unwrap();
-        self.check_announcements(digest);
-        self.finish();
     }
 
     /// A call without payload: a barrier, or a sum of nothing.

@@ -1,0 +1,88 @@
+//! What can go wrong in a chore, with the facts and, where there is one, the remedy.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The error of every chore.
+#[derive(Debug, thiserror::Error)]
+pub enum XtaskError {
+    /// The program is not there, or may not be started.
+    #[error("cannot start `{command}`: {source}")]
+    CannotStart { command: String, source: std::io::Error },
+    /// The child ended, but not well.
+    #[error("`{command}` failed: {status}{}", quoted(.last_lines))]
+    Failed {
+        command: String,
+        status: String,
+        last_lines: Vec<String>,
+    },
+    /// The child was still running at its deadline; it and its group were killed.
+    #[error("`{command}` was still running after {} s and was killed", .deadline.as_secs())]
+    Late { command: String, deadline: Duration },
+    /// We were told to end: the child's group was killed.
+    #[error("interrupted; `{command}` was ended")]
+    Interrupted { command: String },
+    /// A file of the workspace could not be read or written.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// The machine refused something that is not a file.
+    #[error("cannot {action}: {source}")]
+    Machine {
+        action: &'static str,
+        source: std::io::Error,
+    },
+    /// A program printed something else than it promises.
+    #[error("`{command}` printed no {wanted}{}", quoted(.last_lines))]
+    Unreadable {
+        command: String,
+        wanted: &'static str,
+        last_lines: Vec<String>,
+    },
+    /// A step that has nothing to run proves nothing.
+    #[error("{step} found nothing to run: expected {expected}")]
+    NothingRun { step: &'static str, expected: &'static str },
+    /// A generated file differs from what the sources say now.
+    #[error("{} is stale:\n{difference}", .path.display())]
+    Stale { path: PathBuf, difference: String },
+    /// The library refused.
+    #[error(transparent)]
+    Lanesum(#[from] lanesum::Error),
+    /// An option's value makes no sense here.
+    #[error("{option} {value} is refused: {reason}")]
+    Refused {
+        option: &'static str,
+        value: String,
+        reason: &'static str,
+    },
+}
+
+impl XtaskError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            XtaskError::CannotStart { command, .. } if command.starts_with("mpi") => {
+                "install OpenMPI with its compiler wrapper (Debian: openmpi-bin and libopenmpi-dev)"
+            }
+            XtaskError::Stale { .. } => "run `cargo xtask docs` and commit what it writes",
+            XtaskError::Late { .. } => "a wait without a deadline is a bug here: look for the test that hangs",
+            XtaskError::NothingRun { .. } => "a moved or renamed test must be named again in xtask/src/test",
+            XtaskError::Lanesum(error) => return error.hint(),
+            XtaskError::CannotStart { .. }
+            | XtaskError::Failed { .. }
+            | XtaskError::Interrupted { .. }
+            | XtaskError::File { .. }
+            | XtaskError::Machine { .. }
+            | XtaskError::Unreadable { .. }
+            | XtaskError::Refused { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn quoted(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n    {line}")).collect()
+}

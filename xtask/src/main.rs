@@ -1,0 +1,71 @@
+//! Every chore of the project, so that nobody has to remember a command line:
+//! `cargo xtask --help` lists them.
+//!
+//! A chore either did what its name says or ends with a non-zero exit and a line that tells what to
+//! do. Nothing here is a shell script, because the tests, CI and the benches share the same parts:
+//! a child under a deadline ([`process`]), a count of tests ([`tally`]), facts about the workspace
+//! ([`workspace`]).
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod docs;
+mod error;
+mod process;
+mod tally;
+mod test;
+mod workspace;
+
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::error::XtaskError;
+use crate::workspace::Workspace;
+
+/// The chores of the lanesum workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run every check and test; the last line says `N passed, N failed`
+    Test(test::Arguments),
+    /// Do what CI does, as CI does it: run .ci/run
+    Ci,
+    /// Write the generated files: docs/environment.md and docs/cli.md
+    Docs(docs::Arguments),
+    /// Measure, with checked answers, against the peers in the same run
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            if let Some(hint) = error.hint() {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
+    let workspace = Workspace::find()?;
+    match &arguments.chore {
+        Chore::Test(arguments) => test::run(&workspace, arguments),
+        Chore::Ci => {
+            let mut script = Command::new("bash");
+            script.arg(".ci/run").current_dir(workspace.root());
+            Err(process::become_it(&mut script))
+        }
+        Chore::Docs(arguments) => docs::run(&workspace, arguments),
+        Chore::Bench(arguments) => bench::run(&workspace, arguments),
+    }
+}

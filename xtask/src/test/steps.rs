@@ -1,0 +1,69 @@
+//! The steps that are one cargo command each.
+
+use std::time::Duration;
+
+use super::Journal;
+use crate::docs;
+use crate::error::XtaskError;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// For steps that compile and look, but run nothing.
+const CHECK_DEADLINE: Duration = Duration::from_secs(15 * 60);
+
+/// All unit and integration tests together: under eight minutes on two cores, so this only ends a
+/// run that hangs.
+const TESTS_DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+pub fn fmt(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let mut command = workspace.cargo(&["fmt", "--all", "--check"]);
+    journal.run(&mut command, CHECK_DEADLINE)
+}
+
+pub fn clippy(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let mut command = workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+    journal.run(&mut command, CHECK_DEADLINE)
+}
+
+pub fn generated(workspace: &Workspace) -> Result<Tally, XtaskError> {
+    docs::check(workspace)?;
+    Ok(Tally::default())
+}
+
+/// Private items too, and links to them: who reads the rooms' documentation works on them. The
+/// command line is left out: its program has the façade's name, and its words are documented in docs/cli.md.
+pub fn rustdoc(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let mut command = workspace.cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--exclude",
+        "lanesum-cli",
+    ]);
+    command.env(
+        "RUSTDOCFLAGS",
+        "--deny warnings --allow rustdoc::private-intra-doc-links",
+    );
+    journal.run(&mut command, CHECK_DEADLINE)
+}
+
+pub fn tests(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+    let tally = journal.run(&mut workspace.cargo(&words), TESTS_DEADLINE)?;
+    not_empty(tally, "tests", "unit and integration tests in crates/")
+}
+
+pub fn doctests(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let words = ["test", "--workspace", "--doc", "--no-fail-fast"];
+    let tally = journal.run(&mut workspace.cargo(&words), TESTS_DEADLINE)?;
+    not_empty(tally, "doctests", "the README's example and those of the façade")
+}
+
+/// A step whose tests all went missing must not pass.
+pub fn not_empty(tally: Tally, step: &'static str, expected: &'static str) -> Result<Tally, XtaskError> {
+    if tally.executed() == 0 {
+        return Err(XtaskError::NothingRun { step, expected });
+    }
+    Ok(tally)
+}
