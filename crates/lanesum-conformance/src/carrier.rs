@@ -363,3 +363,6 @@ impl Joined {
         self.parent.close()
     }
 }
+
+#[cfg(test)]
+mod tests;

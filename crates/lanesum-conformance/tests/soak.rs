@@ -18,6 +18,9 @@ use common::soak::soak;
 /// The argument that makes this binary a rank; rank, world, name and calls follow.
 const RANK: &str = "--soak";
 
+/// How long each test may go on making calls.
+const TIME: Duration = Duration::from_secs(60);
+
 /// After this long something hangs.
 const HARD_LIMIT: Duration = Duration::from_secs(150);
 
@@ -26,11 +29,13 @@ fn main() -> ExitCode {
     if let [first, rank, world, name, calls] = arguments.as_slice()
         && first == RANK
     {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
         return match soak(
             rank.parse().unwrap(),
             world.parse().unwrap(),
             name,
             calls.parse().unwrap(),
+            TIME,
         ) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -69,25 +74,16 @@ fn name(carrier: &str, world: usize) -> String {
     format!("soak-{}-{carrier}-{world}", std::process::id())
 }
 
-fn say(world: usize, calls: u32, start: Instant) {
-    print!(
-        "[{world} ranks: {:.2} us a call] ",
-        start.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
-    );
-}
-
 fn in_threads(world: usize, calls: u32) {
-    let start = Instant::now();
     let name = name("threads", world);
     let results: Vec<Result<(), String>> = thread::scope(|scope| {
         let name = &name;
         let ranks: Vec<_> = (0..world)
-            .map(|rank| scope.spawn(move || soak(rank, world, name, calls)))
+            .map(|rank| scope.spawn(move || soak(rank, world, name, calls, TIME)))
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
-    say(world, calls, start);
 }
 
 /// Kills its processes when a test fails.
@@ -127,5 +123,4 @@ fn in_processes(world: usize, calls: u32) {
         };
         assert!(status.success(), "{status}");
     }
-    say(world, calls, start);
 }

@@ -91,7 +91,9 @@ impl Engine {
                 .reduce(part.operation, part.dtype, &sources[..world], target, part.elements)
         };
         // Before anybody is told: a peer that has failed meanwhile may have taken its buffer back.
-        self.member.confirm_reads().map_err(|trouble| (Phase::Closing, trouble))?;
+        self.member
+            .confirm_reads()
+            .map_err(|trouble| (Phase::Closing, trouble))?;
         self.member.post_closing(part.epoch);
         self.member
             .await_closings(part.epoch, &self.context())

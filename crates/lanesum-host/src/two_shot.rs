@@ -63,7 +63,9 @@ impl Engine {
         };
         if let Input::Shared(_) = part.operands.input {
             // Before anybody copies this sum: a peer that has failed meanwhile may have taken its buffer back.
-            self.member.confirm_reads().map_err(|trouble| (Phase::Result, trouble))?;
+            self.member
+                .confirm_reads()
+                .map_err(|trouble| (Phase::Result, trouble))?;
         }
         self.member.post_result(part.epoch);
         self.member

@@ -1,6 +1,8 @@
 //! What a caller of the façade relies on, with ranks as threads. The conformance suite judges the sums;
 //! this is about refusals, groups, receipts, counters and ends.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -104,19 +106,16 @@ fn a_refused_call_leaves_its_output_and_the_communicator_alone() {
         let start = output.as_mut_ptr().cast::<u8>();
         raw.input = start.wrapping_add(4);
         // SAFETY: the call is refused before the pointers are used.
-        assert_eq!(refused(unsafe { communicator.all_reduce_raw(&raw) }), Refused::Overlap);
+        let outcome = unsafe { communicator.all_reduce_raw(&raw) };
+        assert_eq!(refused(outcome), Refused::Overlap);
         raw.input = core::ptr::null();
         // SAFETY: as above.
-        assert_eq!(
-            refused(unsafe { communicator.all_reduce_raw(&raw) }),
-            Refused::Null { elements: 3 }
-        );
+        let outcome = unsafe { communicator.all_reduce_raw(&raw) };
+        assert_eq!(refused(outcome), Refused::Null { elements: 3 });
         raw.elements = Elements::new(u64::MAX);
         // SAFETY: as above.
-        assert_eq!(
-            refused(unsafe { communicator.all_reduce_raw(&raw) }),
-            Refused::TooLarge { elements: u64::MAX }
-        );
+        let outcome = unsafe { communicator.all_reduce_raw(&raw) };
+        assert_eq!(refused(outcome), Refused::TooLarge { elements: u64::MAX });
         assert_eq!(output, [7.0; 3]);
         assert!(matches!(
             communicator.set_deadline(Duration::ZERO),

@@ -3,7 +3,7 @@
 //! Consecutive calls change communicator, algorithm, dtype, operation, length, buffers and label, so that every call
 //! meets what every other may have left behind.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lanesum::{AllReduce, Communicator, Error, SharedBuffer, bf16, f16};
 use lanesum_conformance::{Choice, Pattern, Sample, Tables};
@@ -23,8 +23,12 @@ const KINDS: [(Choice, u64); 4] = [
     (Choice::Auto, 16 << 10),
 ];
 
-/// Makes the calls as one of the ranks that meet under `name`.
-pub fn soak(rank: usize, world: usize, name: &str, calls: u32) -> Result<(), String> {
+/// How many calls are made between two looks at the clock.
+const STRETCH: u32 = 1 << 12;
+
+/// Makes the calls as one of the ranks that meet under `name`, or as many as the slowest rank can make in `time`; rank 0
+/// prints how many. On a machine with nothing else to do a call takes microseconds, so the time is for busy ones.
+pub fn soak(rank: usize, world: usize, name: &str, calls: u32, time: Duration) -> Result<(), String> {
     let mut communicators = Vec::new();
     for (kind, (choice, staging)) in KINDS.into_iter().enumerate() {
         let joined = Communicator::builder(rank, world, format!("{name}-{kind}"))
@@ -34,29 +38,38 @@ pub fn soak(rank: usize, world: usize, name: &str, calls: u32) -> Result<(), Str
             .join();
         communicators.push(joined.map_err(|error| error.to_string())?);
     }
-    let mut f32s = Desk::<f32>::new(&communicators).map_err(|error| error.to_string())?;
-    let mut f16s = Desk::<f16>::new(&communicators).map_err(|error| error.to_string())?;
-    let mut bf16s = Desk::<bf16>::new(&communicators).map_err(|error| error.to_string())?;
-    let mut seed = 0x5EED_u64;
-    for call in 0..calls {
-        let draw = Draw::next(&mut seed, call);
-        let communicator = &communicators[draw.kind];
-        if draw.word.is_multiple_of(1000) {
-            let issued = communicator.barrier().map_err(|error| error.to_string())?;
-            assert!(issued.receipt().is_some());
+    let mut desks = Desks::new(&communicators).map_err(|error| error.to_string())?;
+    let (start, mut seed, mut made) = (Instant::now(), 0x5EED_u64, 0);
+    while made < calls && !any(&communicators[0], start.elapsed() > time).map_err(|error| error.to_string())? {
+        for _ in 0..STRETCH.min(calls - made) {
+            let draw = Draw::next(&mut seed, made);
+            let communicator = &communicators[draw.kind];
+            desks
+                .call(communicator, &draw)
+                .map_err(|error| format!("rank {rank}, {draw:?}: {error}"))?;
+            made += 1;
         }
-        match draw.dtype {
-            0 => f32s.call(communicator, &draw),
-            1 => f16s.call(communicator, &draw),
-            _ => bf16s.call(communicator, &draw),
-        }
-        .map_err(|error| format!("rank {rank}, {draw:?}: {error}"))?;
     }
-    drop((f32s, f16s, bf16s));
+    if rank == 0 {
+        let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(made.max(1));
+        println!("[{world} ranks: {made} calls, {each:.1} us each]");
+    }
+    if made < calls.min(STRETCH) {
+        return Err(format!("only {made} calls in {time:?}"));
+    }
+    drop(desks);
     communicators
         .into_iter()
         .try_for_each(Communicator::close)
         .map_err(|error| error.to_string())
+}
+
+/// Whether it holds on any rank; all get the same answer.
+fn any(communicator: &Communicator, here: bool) -> Result<bool, Error> {
+    let mut answer = [f32::from(u8::from(here))];
+    let issued = communicator.all_reduce(AllReduce::in_place(&mut answer).operation(Operation::Max))?;
+    assert!(issued.receipt().is_some());
+    Ok(answer[0] > 0.0)
 }
 
 /// What one call is: the same on all ranks.
@@ -100,6 +113,35 @@ impl Draw {
             elements,
             buffers,
             label,
+        }
+    }
+}
+
+/// A desk for each dtype.
+struct Desks {
+    f32s: Desk<f32>,
+    f16s: Desk<f16>,
+    bf16s: Desk<bf16>,
+}
+
+impl Desks {
+    fn new(communicators: &[Communicator]) -> Result<Desks, Error> {
+        Ok(Desks {
+            f32s: Desk::new(communicators)?,
+            f16s: Desk::new(communicators)?,
+            bf16s: Desk::new(communicators)?,
+        })
+    }
+
+    fn call(&mut self, communicator: &Communicator, draw: &Draw) -> Result<(), String> {
+        if draw.word.is_multiple_of(1000) {
+            let issued = communicator.barrier().map_err(|error| error.to_string())?;
+            assert!(issued.receipt().is_some());
+        }
+        match draw.dtype {
+            0 => self.f32s.call(communicator, draw),
+            1 => self.f16s.call(communicator, draw),
+            _ => self.bf16s.call(communicator, draw),
         }
     }
 }
