@@ -19,7 +19,7 @@ use common::soak::soak;
 const RANK: &str = "--soak";
 
 /// How long each test may go on making calls.
-const TIME: Duration = Duration::from_secs(60);
+const TIME: Duration = Duration::from_secs(45);
 
 /// After this long something hangs.
 const HARD_LIMIT: Duration = Duration::from_secs(150);
@@ -45,19 +45,19 @@ fn main() -> ExitCode {
         };
     }
     harness::main(harness::tests![
-        half_a_million_calls_of_two_threads,
-        half_a_million_calls_of_two_processes,
+        a_million_calls_of_two_threads,
+        a_million_calls_of_two_processes,
         more_threads_than_cores,
         more_processes_than_cores,
     ])
 }
 
-fn half_a_million_calls_of_two_threads() {
-    in_threads(2, 500_000);
+fn a_million_calls_of_two_threads() {
+    in_threads(2, 1_000_000);
 }
 
-fn half_a_million_calls_of_two_processes() {
-    in_processes(2, 500_000);
+fn a_million_calls_of_two_processes() {
+    in_processes(2, 1_000_000);
 }
 
 fn more_threads_than_cores() {

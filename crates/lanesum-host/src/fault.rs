@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lanesum_plan::{Call, Rank};
-use lanesum_segment::{Phase, Record, RecordKind, Trouble};
+use lanesum_segment::{Phase, RankSet, Record, RecordKind, Trouble};
 use thiserror::Error;
 
 /// A call that failed after it had started. The communicator is poisoned by it.
@@ -125,53 +125,40 @@ pub(crate) struct Scene {
 
 /// The record for the peers and the fault for the caller. `their_words` reads a peer's descriptor.
 pub(crate) fn report(scene: &Scene, trouble: &Trouble, their_words: impl FnOnce(usize) -> [u64; 4]) -> (Record, Fault) {
-    let fault = |kind, noticed_by| Fault {
+    let ours = scene.call.to_words();
+    let own = |kind, ranks| Record {
         kind,
+        by: scene.own.index(),
+        ranks,
+        epoch: scene.epoch,
+        waited_us: 0,
+        phase: scene.phase,
+        ours,
+        theirs: [0; 4],
+    };
+    let record = match trouble {
+        // Passed on as it is, so that every rank names the one that noticed.
+        Trouble::Reported { record, .. } => **record,
+        Trouble::Mismatch { peer } => Record {
+            theirs: their_words(*peer),
+            ..own(RecordKind::Mismatch, RankSet::only(*peer))
+        },
+        Trouble::Late { late, waited } => Record {
+            waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
+            ..own(RecordKind::Late, *late)
+        },
+        Trouble::Died { peer } => own(RecordKind::Died, RankSet::only(*peer)),
+        Trouble::Departed { peer } => own(RecordKind::Departed, RankSet::only(*peer)),
+        Trouble::Corrupt { peer } => own(RecordKind::Corrupt, RankSet::only(*peer)),
+    };
+    let noticed_by = known(record.by, scene.own);
+    let fault = Fault {
+        kind: told(&record, noticed_by),
         noticed_by,
         ours: scene.call,
         epoch: scene.epoch,
     };
-    let mut record = Record {
-        kind: RecordKind::Corrupt,
-        ranks: lanesum_segment::RankSet::EMPTY,
-        epoch: scene.epoch,
-        waited_us: 0,
-        phase: scene.phase,
-        ours: scene.call.to_words(),
-        theirs: [0; 4],
-    };
-    match *trouble {
-        Trouble::Reported { by, record } => {
-            let noticed_by = known(by, scene.own);
-            (record, fault(told(&record, noticed_by), noticed_by))
-        }
-        Trouble::Mismatch { peer } => {
-            record.theirs = their_words(peer);
-            record.kind = RecordKind::Mismatch;
-            record.ranks = lanesum_segment::RankSet::only(peer);
-            (record, fault(told(&record, scene.own), scene.own))
-        }
-        Trouble::Late { late, waited } => {
-            record.kind = RecordKind::Late;
-            record.ranks = late;
-            record.waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-            (record, fault(told(&record, scene.own), scene.own))
-        }
-        Trouble::Died { peer } => {
-            record.kind = RecordKind::Died;
-            record.ranks = lanesum_segment::RankSet::only(peer);
-            (record, fault(told(&record, scene.own), scene.own))
-        }
-        Trouble::Departed { peer } => {
-            record.kind = RecordKind::Departed;
-            record.ranks = lanesum_segment::RankSet::only(peer);
-            (record, fault(told(&record, scene.own), scene.own))
-        }
-        Trouble::Corrupt { peer } => {
-            record.ranks = lanesum_segment::RankSet::only(peer);
-            (record, fault(told(&record, scene.own), scene.own))
-        }
-    }
+    (record, fault)
 }
 
 /// A rank from a peer's memory: one that is out of range counts as `or`.
@@ -201,5 +188,57 @@ fn told(record: &Record, by: Rank) -> FaultKind {
             (None, _) => FaultKind::Corrupt { rank },
             (Some(_), None) => FaultKind::Corrupt { rank: by },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lanesum_plan::{AlgorithmName, Buffers, Dtype, Elements, Operation, Request};
+
+    fn call(elements: u64) -> Call {
+        let (operation, dtype, buffers) = (Operation::Sum, Dtype::Bf16, Buffers::Private);
+        Call::AllReduce {
+            request: Request {
+                operation,
+                dtype,
+                elements: Elements::new(elements),
+                buffers,
+                label: None,
+            },
+            algorithm: AlgorithmName::OneShotPull,
+            ordinal: 5,
+        }
+    }
+
+    /// Rank 3 reads at rank 1 what rank 2 had noticed about rank 0: the calls stay those of ranks 0 and 2.
+    #[test]
+    fn a_record_that_is_passed_on_keeps_who_noticed_and_what_was_called() {
+        let scene = |own: usize, elements| Scene {
+            own: Rank::new(own).unwrap(),
+            call: call(elements),
+            epoch: 9,
+            phase: Phase::Header,
+        };
+        let (noticed, _) = report(&scene(2, 20), &Trouble::Mismatch { peer: 0 }, |_| call(7).to_words());
+        let reported = |by, record| Trouble::Reported {
+            by,
+            record: Box::new(record),
+        };
+        let (passed_on, _) = report(&scene(1, 20), &reported(2, noticed), |_| [0; 4]);
+        let (record, fault) = report(&scene(3, 30), &reported(1, passed_on), |_| [0; 4]);
+        assert_eq!(record, noticed);
+        assert_eq!((fault.noticed_by.index(), fault.ours), (2, call(30)));
+        let FaultKind::Mismatch {
+            rank,
+            called,
+            against,
+            against_called,
+        } = fault.kind
+        else {
+            panic!("expected a mismatch, got {fault}")
+        };
+        assert_eq!((rank.index(), called), (0, call(7)));
+        assert_eq!((against.index(), against_called), (2, call(20)));
     }
 }

@@ -41,6 +41,7 @@ pub(crate) struct Status {
     pub(crate) phase: AtomicU64,
     pub(crate) ours: [AtomicU64; 4],
     pub(crate) theirs: [AtomicU64; 4],
+    pub(crate) by: AtomicU64,
 }
 
 /// The futex word on which a rank sleeps.
@@ -99,6 +100,7 @@ const _: () = {
     assert!(offset_of!(Status, ranks) == 16 && offset_of!(Status, epoch) == 24);
     assert!(offset_of!(Status, waited) == 32 && offset_of!(Status, phase) == 40);
     assert!(offset_of!(Status, ours) == 48 && offset_of!(Status, theirs) == 80);
+    assert!(offset_of!(Status, by) == 112);
 };
 
 /// What determines a segment's layout. Each rank keeps its own copy and checks the segment against it.

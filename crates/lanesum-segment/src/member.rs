@@ -137,7 +137,7 @@ impl Member {
     }
 
     /// A peer's error record, if it has failed.
-    pub fn record(&self, peer: usize) -> Option<Record> {
+    pub fn record(&self, peer: usize) -> Option<Box<Record>> {
         self.segment.control(peer).status.read()
     }
 
@@ -171,7 +171,7 @@ impl Member {
 
     /// The lowest peer that has failed, and its record.
     #[inline]
-    pub(crate) fn first_record(&self) -> Option<(usize, Record)> {
+    pub(crate) fn first_record(&self) -> Option<(usize, Box<Record>)> {
         self.peers.iter().find_map(|peer| Some((peer, self.record(peer)?)))
     }
 

@@ -36,6 +36,8 @@ pub enum RecordKind {
 pub struct Record {
     /// What happened.
     pub kind: RecordKind,
+    /// The rank that noticed it; others pass its record on.
+    pub by: usize,
     /// Ranks concerned.
     pub ranks: RankSet,
     /// Epoch in which it happened.
@@ -70,6 +72,7 @@ impl Status {
             Phase::Closing => 2,
         };
         self.kind.store(kind, Ordering::Relaxed);
+        self.by.store(record.by as u64, Ordering::Relaxed);
         self.ranks.store(record.ranks.bits(), Ordering::Relaxed);
         self.epoch.store(record.epoch, Ordering::Relaxed);
         self.waited.store(record.waited_us, Ordering::Relaxed);
@@ -86,12 +89,16 @@ impl Status {
 
     /// The record, if the rank has failed. Words that no build writes are read as the nearest meaning: a
     /// hostile peer can spoil the message of an error, nothing else.
-    pub(crate) fn read(&self) -> Option<Record> {
+    #[inline]
+    pub(crate) fn read(&self) -> Option<Box<Record>> {
         // Pairs with the release store in `fail`.
         let order = mutants::acquire(mutants::relaxed_record_look());
-        if self.word.load(order) != FAILED {
-            return None;
-        }
+        (self.word.load(order) == FAILED).then(|| self.copy())
+    }
+
+    /// On the heap, so that the results of waits stay a few words.
+    #[cold]
+    fn copy(&self) -> Box<Record> {
         let kind = match self.kind.load(Ordering::Relaxed) {
             1 => RecordKind::Died,
             2 => RecordKind::Late,
@@ -104,8 +111,9 @@ impl Status {
             2 => Phase::Closing,
             _ => Phase::Header,
         };
-        Some(Record {
+        Box::new(Record {
             kind,
+            by: self.by.load(Ordering::Relaxed) as usize % crate::layout::WORLD_MAX,
             ranks: RankSet::from_bits(self.ranks.load(Ordering::Relaxed)),
             epoch: self.epoch.load(Ordering::Relaxed),
             waited_us: self.waited.load(Ordering::Relaxed),

@@ -39,6 +39,7 @@ fn control(geometry: &Geometry) -> Control {
             phase: word(0),
             ours: std::array::from_fn(|_| word(0)),
             theirs: std::array::from_fn(|_| word(0)),
+            by: word(0),
         },
         bell: Bell {
             word: AtomicU32::new(0),

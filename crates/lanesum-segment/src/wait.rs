@@ -102,7 +102,7 @@ pub struct WaitContext<'a> {
 }
 
 /// Why a wait ended without what it waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// This peer's header is of this epoch but of another call.
     Mismatch {
@@ -136,7 +136,7 @@ pub enum Trouble {
         /// The peer.
         by: usize,
         /// Its record.
-        record: Record,
+        record: Box<Record>,
     },
 }
 

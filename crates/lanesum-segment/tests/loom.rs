@@ -196,7 +196,7 @@ fn records_are_read_whole() {
         rank.two_shot();
         let expected = Trouble::Reported {
             by: 0,
-            record: record(),
+            record: Box::new(record()),
         };
         assert_eq!(rank.try_header_only(), Err(expected));
     }

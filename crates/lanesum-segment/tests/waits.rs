@@ -24,6 +24,7 @@ const CALL: Announcement = Announcement {
 };
 const RECORD: Record = Record {
     kind: RecordKind::Late,
+    by: 1,
     ranks: RankSet::only(2),
     epoch: 9,
     waited_us: 8,
@@ -115,7 +116,10 @@ fn faults_of_peers_end_waits_at_once() {
     members[1].fail(&RECORD);
     members[1].fail(&Record { epoch: 1, ..RECORD });
     members[1].depart();
-    let reported = Err(Trouble::Reported { by: 1, record: RECORD });
+    let reported = Err(Trouble::Reported {
+        by: 1,
+        record: Box::new(RECORD),
+    });
     assert_eq!(wait(), reported);
     assert_eq!(members[0].confirm_reads(), reported);
     // All that is waited for is there: what happened to the peers since does not matter.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use lanesum_conformance::Choice;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::clock;
 use super::puppet::{Command, Did, Failed, PUPPET, Reply};
@@ -60,6 +60,14 @@ impl Puppet {
         let at = clock::now();
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         at
+    }
+
+    /// Waits until the process has ended, and tells when.
+    pub fn await_end(&self) -> Duration {
+        let which = WaitId::Pid(Pid::from_child(&self.child));
+        let status = waitid(which, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        assert!(status.is_some());
+        clock::now()
     }
 }
 

@@ -338,6 +338,7 @@ impl Rank {
 pub fn record() -> Record {
     Record {
         kind: RecordKind::Mismatch,
+        by: 0,
         ranks: lanesum_segment::RankSet::only(1),
         epoch: 11,
         waited_us: 12,
