@@ -18,6 +18,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::closed::coded;
 use crate::digest::{fold, mix32};
 use crate::{AlgorithmName, Buffers, Dtype, Elements, Label, Operation, Request};
 
@@ -68,6 +69,8 @@ const KIND_SPLIT: u64 = 3;
 
 /// 2^32 divided by the golden ratio, odd.
 const GOLDEN: u32 = 0x9E37_79B1;
+
+coded!(Operation, Dtype, Buffers, AlgorithmName);
 
 impl Call {
     /// The number of this call on its communicator.

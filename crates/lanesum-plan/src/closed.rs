@@ -28,20 +28,6 @@ macro_rules! closed_words {
                     $( $set::$word => $text, )+
                 }
             }
-
-            /// The number that stands for the word where ranks exchange descriptors.
-            #[must_use]
-            #[inline]
-            #[allow(dead_code)]
-            pub(crate) const fn code(self) -> u64 {
-                self as u64
-            }
-
-            /// The word with this code, if there is one.
-            #[allow(dead_code)]
-            pub(crate) fn from_code(code: u64) -> Option<$set> {
-                Self::ALL.into_iter().find(|word| word.code() == code)
-            }
         }
 
         impl std::fmt::Display for $set {
@@ -64,4 +50,22 @@ macro_rules! closed_words {
     };
 }
 
-pub(crate) use closed_words;
+/// Numbers for the sets that ranks write into descriptors.
+macro_rules! coded {
+    ($($set:ident),+) => { $(
+        impl $set {
+            /// The number that stands for the word where ranks exchange descriptors.
+            #[inline]
+            pub(crate) const fn code(self) -> u64 {
+                self as u64
+            }
+
+            /// The word with this code, if there is one.
+            pub(crate) fn from_code(code: u64) -> Option<$set> {
+                Self::ALL.into_iter().find(|word| word.code() == code)
+            }
+        }
+    )+ };
+}
+
+pub(crate) use {closed_words, coded};

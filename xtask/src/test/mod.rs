@@ -38,6 +38,8 @@ enum Step {
     Fmt,
     /// No lint fires on any target
     Clippy,
+    /// The libraries and programs compile for aarch64, where its standard library is installed
+    Aarch64,
     /// The generated files say what the sources say
     Generated,
     /// The API documentation builds without a warning
@@ -59,6 +61,7 @@ impl Step {
         match self {
             Step::Fmt => "fmt",
             Step::Clippy => "clippy",
+            Step::Aarch64 => "aarch64",
             Step::Generated => "generated",
             Step::Rustdoc => "rustdoc",
             Step::Tests => "tests",
@@ -73,6 +76,7 @@ impl Step {
         match self {
             Step::Fmt => steps::fmt(workspace, journal),
             Step::Clippy => steps::clippy(workspace, journal),
+            Step::Aarch64 => steps::aarch64(workspace, journal),
             Step::Generated => steps::generated(workspace),
             Step::Rustdoc => steps::rustdoc(workspace, journal),
             Step::Tests => steps::tests(workspace, journal),
@@ -88,6 +92,7 @@ impl Step {
         match self {
             Step::Fmt => "run `cargo fmt --all`",
             Step::Clippy => "mend what clippy names; `cargo xtask test clippy` shows it again",
+            Step::Aarch64 => "run `cargo clippy --target aarch64-unknown-linux-gnu`",
             Step::Generated => "run `cargo xtask docs` and commit what it writes",
             Step::Rustdoc => "mend the documentation comment that rustdoc names",
             Step::Tests => "run the named test alone: `cargo test -p CRATE NAME`",
@@ -133,7 +138,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Xta
 fn only_checks(steps: &[Step], total: Tally) -> bool {
     total.failed == 0
         && steps.iter().all(|step| match step {
-            Step::Fmt | Step::Clippy | Step::Generated | Step::Rustdoc => true,
+            Step::Fmt | Step::Clippy | Step::Aarch64 | Step::Generated | Step::Rustdoc => true,
             Step::Tests | Step::Doctests | Step::Examples | Step::Loom | Step::Mutants => false,
         })
 }
