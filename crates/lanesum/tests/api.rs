@@ -300,3 +300,32 @@ fn a_world_of_one_is_a_decision_of_its_own() {
     assert!(communicator.split(None, 0).unwrap().is_none());
     assert_eq!(communicator.channel().unwrap().world().get(), 1);
 }
+
+#[test]
+fn raw_calls_take_odd_addresses() {
+    ranks(2, |communicator| {
+        const ELEMENTS: usize = 1003;
+        let bits = |value: f32| bf16::from_f32(value).to_bits().to_le_bytes();
+        let mut bytes = vec![0u8; 1 + 2 * ELEMENTS + 1];
+        for pair in bytes[1..=2 * ELEMENTS].chunks_exact_mut(2) {
+            pair.copy_from_slice(&bits(1.5));
+        }
+        let start = bytes.as_mut_ptr().wrapping_add(1);
+        let raw = RawCall {
+            input: start.cast_const(),
+            output: start,
+            elements: Elements::new(ELEMENTS as u64),
+            dtype: Dtype::Bf16,
+            operation: Operation::Sum,
+            label: None,
+        };
+        // SAFETY: the elements lie inside `bytes`, which nobody else touches.
+        let outcome = unsafe { communicator.all_reduce_raw(&raw) };
+        assert_eq!(
+            outcome.unwrap().receipt().unwrap().bytes(),
+            Bytes::new(2 * ELEMENTS as u64)
+        );
+        assert!(bytes[1..=2 * ELEMENTS].chunks_exact(2).all(|pair| pair == bits(3.0)));
+        assert_eq!((bytes[0], bytes[2 * ELEMENTS + 1]), (0, 0));
+    });
+}
