@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanesum_plan::{Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
-use lanesum_segment::{Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Segment, Tally, Trouble, WaitContext};
+use lanesum_segment::{
+    Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
+};
 
 use crate::fault::{Fault, Scene, report};
 use crate::reduce::{Reducer, fill_nan};
@@ -182,6 +184,20 @@ impl Engine {
     /// Tells the peers that this rank makes no more calls.
     pub fn depart(&self) {
         self.member.depart();
+    }
+
+    /// Tells the peers that this rank's thread is panicking.
+    pub fn abandon(&self) {
+        self.member.fail(&Record {
+            kind: RecordKind::Panicked,
+            by: self.rank.index(),
+            ranks: RankSet::only(self.rank.index()),
+            epoch: self.epoch.get().get(),
+            waited_us: 0,
+            phase: Phase::Header,
+            ours: [0; 4],
+            theirs: [0; 4],
+        });
     }
 
     /// A world of one: the input, with NaN made canonical.

@@ -58,6 +58,12 @@ pub enum FaultKind {
         /// The peer.
         rank: Rank,
     },
+    /// A peer's thread panicked and took its communicator along.
+    #[error("the thread of rank {rank} panicked")]
+    Panicked {
+        /// The peer.
+        rank: Rank,
+    },
     /// A peer announced something impossible.
     #[error("rank {rank} announced something that no rank of this build can announce")]
     Corrupt {
@@ -75,7 +81,10 @@ impl Fault {
     /// The ranks that the fault names, ascending. A mismatch names both sides.
     pub fn ranks(&self) -> Vec<Rank> {
         let mut ranks = match &self.kind {
-            FaultKind::Died { rank } | FaultKind::Departed { rank } | FaultKind::Corrupt { rank } => vec![*rank],
+            FaultKind::Died { rank }
+            | FaultKind::Departed { rank }
+            | FaultKind::Panicked { rank }
+            | FaultKind::Corrupt { rank } => vec![*rank],
             FaultKind::Late { ranks, .. } => ranks.clone(),
             FaultKind::Mismatch { rank, against, .. } => vec![*rank, *against],
         };
@@ -99,6 +108,7 @@ impl Fault {
                  and kind of buffers"
             }
             FaultKind::Departed { .. } => "close the communicator only after every rank has made its last call",
+            FaultKind::Panicked { .. } => "look at the panic message of that rank first",
             FaultKind::Corrupt { .. } => {
                 "check that all ranks run the same build, and that none writes past its memory"
             }
@@ -173,6 +183,7 @@ fn told(record: &Record, by: Rank) -> FaultKind {
         RecordKind::Died => FaultKind::Died { rank },
         RecordKind::Departed => FaultKind::Departed { rank },
         RecordKind::Corrupt => FaultKind::Corrupt { rank },
+        RecordKind::Panicked => FaultKind::Panicked { rank },
         RecordKind::Late => FaultKind::Late {
             ranks: record.ranks.iter().map(|rank| known(rank, by)).collect(),
             waited: Duration::from_micros(record.waited_us),

@@ -12,7 +12,7 @@ use rustix::net::{
 
 use crate::credentials;
 use crate::deadline::Deadline;
-use crate::error::{RendezvousError, system};
+use crate::error::{DirectoryProblem, RendezvousError, system};
 use crate::names::Paths;
 use crate::process::{ProcessId, certainly_gone};
 
@@ -43,7 +43,7 @@ impl Claim {
     pub(crate) fn take(paths: &Paths, name: &str, most: &Deadline) -> Result<Self, RendezvousError> {
         let grace = Deadline::after(GRACE.min(most.remaining()));
         let lock = loop {
-            match Lock::attempt(paths).map_err(system("lock the rendezvous name"))? {
+            match Lock::attempt(paths).map_err(unusable(paths, "lock the rendezvous name"))? {
                 Some(lock) => break lock,
                 None if served_by_the_dead(&paths.socket) => remove_both(paths),
                 None if grace.passed() => {
@@ -55,7 +55,8 @@ impl Claim {
                 None => std::thread::sleep(RETRY),
             }
         };
-        let listener = listen_at(&paths.socket).map_err(system("listen at the rendezvous socket"))?;
+        let listener = listen_at(&paths.socket).map_err(unusable(paths, "listen at the rendezvous socket"))?;
+        sweep(paths);
         Ok(Self { listener, _lock: lock })
     }
 
@@ -76,8 +77,20 @@ impl Claim {
 impl Lock {
     /// None where somebody else holds it.
     fn attempt(paths: &Paths) -> Result<Option<Self>, Errno> {
+        Self::attempt_with(paths, OFlags::CREATE)
+    }
+
+    /// None also where the file has gone meanwhile.
+    fn attempt_existing(paths: &Paths) -> Result<Option<Self>, Errno> {
+        match Self::attempt_with(paths, OFlags::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    fn attempt_with(paths: &Paths, create: OFlags) -> Result<Option<Self>, Errno> {
         loop {
-            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let flags = create | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = open(&paths.lock, flags, Mode::RUSR | Mode::WUSR)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
@@ -115,6 +128,34 @@ impl Drop for Lock {
 fn remove_both(paths: &Paths) {
     for path in [&paths.socket, &paths.lock] {
         unlink(path).unwrap_or_default();
+    }
+}
+
+/// A directory that can't be written to is the directory's problem, whatever call noticed it.
+fn unusable(paths: &Paths, action: &'static str) -> impl FnOnce(Errno) -> RendezvousError {
+    let path = paths.lock.parent().unwrap_or(Path::new("/")).to_path_buf();
+    move |errno| match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOSPC | Errno::DQUOT => RendezvousError::Directory {
+            path,
+            problem: DirectoryProblem::Unusable(errno.into()),
+        },
+        _ => system(action)(errno),
+    }
+}
+
+/// Removes what jobs that were killed while they met have left in the directory: names whose lock nobody holds.
+/// Whoever takes such a name meanwhile finds it locked for an instant, or its lock file replaced, and tries again.
+fn sweep(own: &Paths) {
+    let Some(entries) = own.lock.parent().and_then(|directory| directory.read_dir().ok()) else {
+        return;
+    };
+    for lock in entries.flatten().map(|entry| entry.path()) {
+        if lock == own.lock || lock.extension().is_none_or(|extension| extension != "lock") {
+            continue;
+        }
+        let socket = lock.with_extension("sock");
+        // Dropping the lock removes both files.
+        Lock::attempt_existing(&Paths { socket, lock }).ok();
     }
 }
 

@@ -351,7 +351,10 @@ impl RendezvousError {
             }
             Self::DescriptorLost { .. } => "raise the limit of open files (ulimit -n)",
             Self::System { source, .. } if out_of_files(source) => "raise the limit of open files (ulimit -n)",
-            Self::TooLarge { .. } | Self::Misuse { .. } | Self::System { .. } => return None,
+            Self::System { .. } => {
+                "check the limits of processes, files and memory (ulimit -a), and what the sandbox allows"
+            }
+            Self::TooLarge { .. } | Self::Misuse { .. } => return None,
         };
         Some(hint.to_owned())
     }

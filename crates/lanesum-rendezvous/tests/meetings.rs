@@ -168,3 +168,26 @@ fn eight_threads_meet_within_milliseconds() {
     assert!(best < Duration::from_millis(60), "{best:?}");
     println!("eight threads met in {best:?}");
 }
+
+#[test]
+fn what_killed_jobs_left_is_swept_and_names_in_use_are_not() {
+    let base = directory();
+    let path = |name: &str| base.path().join(name);
+    drop(std::os::unix::net::UnixListener::bind(path("killed.sock")).unwrap());
+    std::fs::write(path("killed.lock"), "").unwrap();
+    let busy = std::fs::File::create(path("busy.lock")).unwrap();
+    busy.lock().unwrap();
+    std::fs::write(path("busy.sock"), "").unwrap();
+    std::fs::write(path("unrelated.txt"), "").unwrap();
+    for result in together(world(base.path(), 2), |meeting| meeting.finish().map(drop)) {
+        result.unwrap();
+    }
+    let mut left: Vec<_> = base
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["busy.lock", "busy.sock", "unrelated.txt"]);
+}

@@ -31,6 +31,14 @@ pub enum SegmentError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The process may not make files of this size; memory files count.
+    #[error("the segment has {bytes} B, but this process may make files of at most {limit} B")]
+    FileSize {
+        /// Size of the segment, bytes.
+        bytes: u64,
+        /// The limit, bytes.
+        limit: u64,
+    },
     /// The descriptor that was received is not sealed against resizing.
     #[error("the descriptor received as segment is not sealed against shrinking and growing")]
     NotSealed,
@@ -59,6 +67,9 @@ impl SegmentError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Geometry { .. } => Some("ask for less staging or less shared memory"),
+            Self::FileSize { .. } => {
+                Some("raise the limit of file sizes (ulimit -f), or lower the staging and shared limits")
+            }
             Self::System { errno, .. } if *errno == Errno::NOMEM => {
                 Some("raise the memory limit of the container, or lower the staging and shared limits")
             }

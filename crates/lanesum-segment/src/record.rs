@@ -29,6 +29,8 @@ pub enum RecordKind {
     Departed,
     /// A peer announced something impossible.
     Corrupt,
+    /// The reporting rank's own thread panicked.
+    Panicked,
 }
 
 /// A rank's first fault.
@@ -65,6 +67,7 @@ impl Status {
             RecordKind::Mismatch => 3,
             RecordKind::Departed => 4,
             RecordKind::Corrupt => 5,
+            RecordKind::Panicked => 6,
         };
         let phase = match record.phase {
             Phase::Header => 0,
@@ -104,6 +107,7 @@ impl Status {
             2 => RecordKind::Late,
             3 => RecordKind::Mismatch,
             4 => RecordKind::Departed,
+            6 => RecordKind::Panicked,
             _ => RecordKind::Corrupt,
         };
         let phase = match self.phase.load(Ordering::Relaxed) {

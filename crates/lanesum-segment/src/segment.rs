@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::futex;
 
 use crate::error::SegmentError;
@@ -30,6 +31,10 @@ impl Segment {
     pub fn create(geometry: Geometry) -> Result<(Self, OwnedFd), SegmentError> {
         let bytes = geometry.total();
         let system = |call| move |errno| SegmentError::System { call, bytes, errno };
+        // Growing a file past this limit would end the process by SIGXFSZ.
+        if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|&limit| limit < bytes) {
+            return Err(SegmentError::FileSize { bytes, limit });
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("lanesum", flags).map_err(system("memfd_create"))?;
         ftruncate(&fd, bytes).map_err(system("ftruncate"))?;

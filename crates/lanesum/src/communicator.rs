@@ -349,7 +349,12 @@ impl Communicator {
 impl Drop for Communicator {
     fn drop(&mut self) {
         // A forked child must neither touch the segment (it is not mapped there) nor speak for its parent.
-        if !self.guard.is_forked() {
+        if self.guard.is_forked() {
+            return;
+        }
+        if std::thread::panicking() {
+            self.engine.abandon();
+        } else {
             self.engine.depart();
         }
     }
@@ -357,8 +362,7 @@ impl Drop for Communicator {
 
 /// A deadline that can be counted and is not zero.
 pub(crate) fn checked_deadline(deadline: Duration) -> Result<Duration, Refused> {
-    const LONGEST: Duration = Duration::from_secs(24 * 24 * 3600);
-    match (Duration::from_millis(1)..=LONGEST).contains(&deadline) {
+    match crate::environment::DEADLINES.contains(&deadline) {
         true => Ok(deadline),
         false => Err(Refused::Deadline {
             ms: deadline.as_millis(),

@@ -54,7 +54,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "LANESUM_DEADLINE_MS",
         "longest wait in milliseconds, for set-up and for each call (default 30000)",
-        COUNT,
+        MILLISECONDS,
     ),
     variable(
         "TORCHELASTIC_RUN_ID",
@@ -361,9 +361,28 @@ fn number(lookup: Lookup<'_>, name: &'static str, least: usize) -> Result<Option
     }
 }
 
+/// Deadlines that can be counted: 1 ms to 24 days, as everywhere.
+pub(crate) const DEADLINES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(LONGEST_MS);
+const LONGEST_MS: u64 = 24 * 24 * 3600 * 1000;
+const MILLISECONDS: &str = "a number of milliseconds from 1 to 2073600000 (24 days)";
+
 fn deadline(lookup: Lookup<'_>) -> Result<Option<Duration>, EnvironmentError> {
-    let found = number(lookup, "LANESUM_DEADLINE_MS", 1)?;
-    Ok(found.map(|(_, millis)| Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))))
+    let name = "LANESUM_DEADLINE_MS";
+    let Some(value) = lookup(name) else { return Ok(None) };
+    let value = value.to_string_lossy();
+    let millis = value
+        .parse()
+        .ok()
+        .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+    match millis.map(Duration::from_millis) {
+        Some(deadline) if DEADLINES.contains(&deadline) => Ok(Some(deadline)),
+        Some(_) | None => Err(EnvironmentError::Invalid {
+            name,
+            value: value.into_owned(),
+            expected: MILLISECONDS,
+        }),
+    }
 }
 
 fn rendezvous(lookup: Lookup<'_>, claims: &[Claim], world: usize) -> Result<String, EnvironmentError> {

@@ -329,3 +329,27 @@ fn raw_calls_take_odd_addresses() {
         assert_eq!((bytes[0], bytes[2 * ELEMENTS + 1]), (0, 0));
     });
 }
+
+#[test]
+fn a_rank_that_panics_is_named_as_such_at_once() {
+    ranks(2, |communicator| {
+        communicator.set_deadline(Duration::from_secs(60)).unwrap();
+        if communicator.rank().index() == 1 {
+            let panicked = std::thread::spawn(move || {
+                let _held = communicator;
+                panic!("on purpose");
+            });
+            assert!(panicked.join().is_err());
+            return;
+        }
+        match communicator.barrier() {
+            Err(Error::Fault(fault)) => {
+                assert!(
+                    matches!(fault.kind, FaultKind::Panicked { rank } if rank.index() == 1),
+                    "{fault}"
+                );
+            }
+            other => panic!("expected a fault, got {other:?}"),
+        }
+    });
+}

@@ -172,7 +172,7 @@ fn bytes_that_are_no_text_are_refused_without_panic() {
 fn the_deadline_is_in_milliseconds() {
     let with = |value| read(&[&TORCH[..], &[("LANESUM_DEADLINE_MS", value)]].concat());
     assert_eq!(with("250").unwrap().deadline, Some(Duration::from_millis(250)));
-    for wrong in ["0", "30s", ""] {
+    for wrong in ["0", "30s", "", "+5", "2073600001", "99999999999999999999"] {
         assert!(
             matches!(
                 with(wrong),
