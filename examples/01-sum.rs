@@ -1,10 +1,13 @@
 //! One call that sums a tensor over the ranks that a launcher started:
 //!
+//!     cargo build --release -p lanesum --examples
 //!     cargo run --release -- launch -n 4 -- target/release/examples/01-sum
+
+use std::process::ExitCode;
 
 use lanesum::{AllReduce, Communicator, bf16};
 
-fn main() -> Result<(), lanesum::Error> {
+fn run() -> Result<(), lanesum::Error> {
     let communicator = Communicator::from_env()?;
     let rank = communicator.rank().index() as f32;
 
@@ -23,4 +26,13 @@ fn main() -> Result<(), lanesum::Error> {
         );
     }
     communicator.close()
+}
+
+fn main() -> ExitCode {
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    eprintln!("error: {error}");
+    if let Some(hint) = error.hint() {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::FAILURE
 }

@@ -1,10 +1,13 @@
 //! Buffers that peers read in place, and a second communicator to overlap with the first:
 //!
+//!     cargo build --release -p lanesum --examples
 //!     cargo run --release -- launch -n 2 -- target/release/examples/03-shared
+
+use std::process::ExitCode;
 
 use lanesum::{AllReduce, Communicator};
 
-fn main() -> Result<(), lanesum::Error> {
+fn run() -> Result<(), lanesum::Error> {
     let communicator = Communicator::from_env()?;
     let channel = communicator.channel()?;
     let ranks = communicator.world().get() as f32;
@@ -29,4 +32,13 @@ fn main() -> Result<(), lanesum::Error> {
         assert_eq!(sum?, 0.5 * ranks);
     }
     communicator.close()
+}
+
+fn main() -> ExitCode {
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    eprintln!("error: {error}");
+    if let Some(hint) = error.hint() {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::FAILURE
 }

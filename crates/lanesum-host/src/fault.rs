@@ -24,11 +24,11 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A peer's process ended.
-    #[error("the process of rank {rank} ended")]
+    /// The processes of these ranks ended. More may end later: see `Communicator::lost_ranks`.
+    #[error("the process of {} ended", list(.ranks))]
     Died {
-        /// The peer.
-        rank: Rank,
+        /// The ranks, as far as they were known.
+        ranks: Vec<Rank>,
     },
     /// Peers did not come before the deadline.
     #[error("{} did not come within {} ms ({phase})", list(.ranks), .waited.as_millis())]
@@ -81,11 +81,8 @@ impl Fault {
     /// The ranks that the fault names, ascending. A mismatch names both sides.
     pub fn ranks(&self) -> Vec<Rank> {
         let mut ranks = match &self.kind {
-            FaultKind::Died { rank }
-            | FaultKind::Departed { rank }
-            | FaultKind::Panicked { rank }
-            | FaultKind::Corrupt { rank } => vec![*rank],
-            FaultKind::Late { ranks, .. } => ranks.clone(),
+            FaultKind::Departed { rank } | FaultKind::Panicked { rank } | FaultKind::Corrupt { rank } => vec![*rank],
+            FaultKind::Died { ranks } | FaultKind::Late { ranks, .. } => ranks.clone(),
             FaultKind::Mismatch { rank, against, .. } => vec![*rank, *against],
         };
         ranks.sort_unstable();
@@ -157,7 +154,7 @@ pub(crate) fn report(scene: &Scene, trouble: &Trouble, their_words: impl FnOnce(
             waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
             ..own(RecordKind::Late, *late)
         },
-        Trouble::Died { peer } => own(RecordKind::Died, RankSet::only(*peer)),
+        Trouble::Died { dead } => own(RecordKind::Died, *dead),
         Trouble::Departed { peer } => own(RecordKind::Departed, RankSet::only(*peer)),
         Trouble::Corrupt { peer } => own(RecordKind::Corrupt, RankSet::only(*peer)),
     };
@@ -166,7 +163,7 @@ pub(crate) fn report(scene: &Scene, trouble: &Trouble, their_words: impl FnOnce(
         kind: told(&record, noticed_by),
         noticed_by,
         ours: scene.call,
-        epoch: scene.epoch,
+        epoch: record.epoch,
     };
     (record, fault)
 }
@@ -179,13 +176,14 @@ fn known(rank: usize, or: Rank) -> Rank {
 /// What a record says. Records may come from a hostile peer: every content has a meaning.
 fn told(record: &Record, by: Rank) -> FaultKind {
     let rank = record.ranks.iter().next().map_or(by, |rank| known(rank, by));
+    let ranks = || record.ranks.iter().map(|rank| known(rank, by)).collect();
     match record.kind {
-        RecordKind::Died => FaultKind::Died { rank },
+        RecordKind::Died => FaultKind::Died { ranks: ranks() },
         RecordKind::Departed => FaultKind::Departed { rank },
         RecordKind::Corrupt => FaultKind::Corrupt { rank },
         RecordKind::Panicked => FaultKind::Panicked { rank },
         RecordKind::Late => FaultKind::Late {
-            ranks: record.ranks.iter().map(|rank| known(rank, by)).collect(),
+            ranks: ranks(),
             waited: Duration::from_micros(record.waited_us),
             phase: phase_name(record.phase),
         },

@@ -116,10 +116,10 @@ pub enum Trouble {
         /// Time waited.
         waited: Duration,
     },
-    /// This peer's process has ended.
+    /// The processes of these ranks have ended, and one of them was waited for.
     Died {
-        /// The peer.
-        peer: usize,
+        /// The ranks.
+        dead: RankSet,
     },
     /// This peer has closed its communicator.
     Departed {
@@ -306,8 +306,9 @@ impl Member {
         if let Some((by, record)) = self.first_record() {
             return Some(Trouble::Reported { by, record });
         }
-        if let Some(peer) = pending.intersection(context.lost.ranks()).iter().next() {
-            return Some(Trouble::Died { peer });
+        let dead = context.lost.ranks();
+        if !pending.intersection(dead).is_empty() {
+            return Some(Trouble::Died { dead });
         }
         // A peer that left after its last exchange has posted its header and result; nobody else may.
         if let Some(peer) = pending.iter().find(|&peer| self.has_departed(peer)) {

@@ -110,7 +110,7 @@ fn faults_of_peers_end_waits_at_once() {
     members[2].depart();
     assert_eq!(wait(), Err(Trouble::Departed { peer: 2 }));
     waiter.lost.note(2);
-    assert_eq!(wait(), Err(Trouble::Died { peer: 2 }));
+    assert_eq!(wait(), Err(Trouble::Died { dead: RankSet::only(2) }));
     // A peer that is not waited for has failed: its record holds the cause. Only the first counts.
     assert_eq!(members[0].confirm_reads(), Ok(()));
     members[1].fail(&RECORD);
@@ -153,7 +153,7 @@ fn a_loss_is_noticed_while_waiting() {
             ..context
         };
         let outcome = members[0].await_headers(FIRST, 5, &context);
-        assert_eq!(outcome, Err(Trouble::Died { peer: 1 }));
+        assert_eq!(outcome, Err(Trouble::Died { dead: RankSet::only(1) }));
     });
 }
 

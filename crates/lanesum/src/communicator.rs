@@ -1,8 +1,5 @@
 //! One rank's communicator, and the one dispatch.
-#![expect(
-    unsafe_code,
-    reason = "hands the caller's pointers to the engine, and is handed some by C and Python"
-)]
+#![expect(unsafe_code, reason = "hands the caller's pointers to the engine")]
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -56,7 +53,7 @@ pub(crate) struct Identity {
     pub(crate) setup: Duration,
 }
 
-/// A call by raw pointers, as C and Python make it.
+/// A call by raw pointers, for bindings of other languages and for engines with allocators of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct RawCall {
     /// First byte of the input, any alignment.
@@ -102,6 +99,10 @@ impl Communicator {
     /// Combines each element over all ranks, in the order of [`Communicator::tree`]; every rank gets the
     /// same bits. 16-bit elements are summed in f32 and rounded once. NaN comes out as the canonical quiet
     /// NaN; maximum and minimum are those of IEEE 754-2019.
+    ///
+    /// Success speaks for this rank: its output is right. A peer's same call may still fail (it may have waited
+    /// too long for this rank); this rank's next call then fails too. Who resumes after a fault compares the
+    /// ordinals of the last receipts.
     ///
     /// # Errors
     /// [`Error::Refused`]: nothing happened, the output is untouched. [`Error::Fault`]: a peer died, is
@@ -284,6 +285,17 @@ impl Communicator {
     /// The instruction set that this rank sums with.
     pub fn isa(&self) -> &'static str {
         self.identity.isa
+    }
+
+    /// The ranks whose process is known to have ended by now, ascending. To make a new communicator among the
+    /// ranks that are left, wait until the list stays the same for a moment, and number the others anew.
+    pub fn lost_ranks(&self) -> Vec<Rank> {
+        let lost = self.engine.lost();
+        self.identity
+            .world
+            .ranks()
+            .filter(|rank| lost.contains(rank.index()))
+            .collect()
     }
 
     /// The longest that one wait of a call may last.

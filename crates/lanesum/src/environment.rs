@@ -57,6 +57,11 @@ pub const VARIABLES: &[Variable] = &[
         MILLISECONDS,
     ),
     variable(
+        "MASTER_PORT",
+        "port of the job's store, as torchrun sets it: the rendezvous name where there is no run id",
+        NAME,
+    ),
+    variable(
         "TORCHELASTIC_RUN_ID",
         "job id of torchrun",
         "any text; empty and `none`, torchrun's default, count as not set",
@@ -106,11 +111,19 @@ const LAUNCHERS: [Launcher; 3] = [
         rank: "RANK",
         world: "WORLD_SIZE",
         local_rank: Some("LOCAL_RANK"),
-        jobs: &[Job {
-            variable: "TORCHELASTIC_RUN_ID",
-            prefix: "torchrun",
-            none: "none",
-        }],
+        jobs: &[
+            Job {
+                variable: "TORCHELASTIC_RUN_ID",
+                prefix: "torchrun",
+                none: "none",
+            },
+            // Without a run id, the port that the job's ranks meet at: no other job of the host can have it.
+            Job {
+                variable: "MASTER_PORT",
+                prefix: "torch-port",
+                none: "",
+            },
+        ],
     },
     Launcher {
         rank: "OMPI_COMM_WORLD_RANK",

@@ -24,9 +24,11 @@ use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
 pub enum Issued {
     /// It is complete: the output holds the result. Calls on host memory are.
     Done(Receipt),
-    /// It was enqueued on the caller's stream. The receipt proves local enqueue, not completion.
+    /// It was enqueued on the caller's stream. The receipt proves local enqueue, not completion. No engine of
+    /// this version makes it.
     Enqueued(Receipt),
-    /// It was recorded into the graph that the stream captures, and runs when the graph is replayed.
+    /// It was recorded into the graph that the stream captures, and runs when the graph is replayed. No engine of
+    /// this version makes it.
     Captured(Captured),
 }
 
@@ -40,7 +42,7 @@ impl Issued {
     }
 }
 
-/// Proof that one reduction was issued, and what ran. Minted only from what an engine hands over after the
+/// Proof that one reduction was issued on this rank, and what ran. Minted only from what an engine hands over after the
 /// fact; it can't be copied or made up.
 ///
 /// ```

@@ -52,6 +52,7 @@ impl Communicator {
         setup::join(recipe, &lost).map(Some)
     }
 
+    #[doc(alias = "dup")]
     /// A second communicator of the same ranks, with calls and memory of its own, to overlap with this one.
     /// All ranks call it.
     ///

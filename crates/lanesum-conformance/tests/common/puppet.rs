@@ -247,7 +247,9 @@ fn failed(error: &Error, all_nan: Option<bool>) -> Did {
         }
     };
     let told = match &fault.kind {
-        FaultKind::Died { rank } => Told::Died { rank: rank.index() },
+        FaultKind::Died { ranks } => Told::Died {
+            rank: ranks.first().map_or(usize::MAX, |rank| rank.index()),
+        },
         FaultKind::Late { ranks, waited, .. } => Told::Late {
             ranks: ranks.iter().map(|rank| rank.index()).collect(),
             waited: *waited,

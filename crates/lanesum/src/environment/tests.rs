@@ -75,11 +75,23 @@ fn a_job_id_of_another_launcher_is_not_taken() {
 }
 
 #[test]
+fn torchrun_without_a_run_id_meets_by_its_port() {
+    let plain = [("TORCHELASTIC_RUN_ID", "none"), ("MASTER_PORT", "29500")];
+    let ranks = [("RANK", "0"), ("WORLD_SIZE", "2")];
+    assert_eq!(
+        read(&[&ranks[..], &plain].concat()).unwrap().rendezvous,
+        "torch-port-29500"
+    );
+}
+
+#[test]
 fn without_a_name_the_error_says_what_to_set() {
     for unset in ["none", ""] {
         let error = read(&[("RANK", "0"), ("WORLD_SIZE", "2"), ("TORCHELASTIC_RUN_ID", unset)]).unwrap_err();
         assert!(
-            error.to_string().contains("TORCHELASTIC_RUN_ID, SLURM_JOB_ID"),
+            error
+                .to_string()
+                .contains("TORCHELASTIC_RUN_ID, MASTER_PORT, SLURM_JOB_ID"),
             "{error}"
         );
         assert!(error.hint().unwrap().contains("LANESUM_RENDEZVOUS"), "{error:?}");
