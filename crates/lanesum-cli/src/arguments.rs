@@ -9,9 +9,9 @@ use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
 
 use crate::verify_cycle::speculation::KNOWN;
 
-/// Sums tensors over the ranks of one host.
+/// Sums tensors over the processes of one host: check it, time it, start ranks
 #[derive(Debug, Parser)]
-#[command(name = "lanesum", version, about, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "lanesum", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -23,6 +23,17 @@ Examples:
   lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
   lanesum selftest                           does everything work on this machine?
   lanesum launch -n 4 -- ./my-program --its-own-flags";
+
+impl Command {
+    /// Whether a program reads stdout.
+    pub fn as_json(&self) -> bool {
+        match self {
+            Self::VerifyCycle(arguments) => arguments.json,
+            Self::Selftest(arguments) => arguments.json,
+            Self::Launch(_) | Self::Rank(_) | Self::SelftestRank | Self::ExecRank(_) => false,
+        }
+    }
+}
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -70,7 +81,11 @@ Examples:
 
 Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and LANESUM_RENDEZVOUS. Its lines appear behind `[rank] `.
 Rank 0 reads the standard input unless that is a terminal; the others read nothing.
-Exit code: that of the first rank that failed, or 128 + the number of the signal that ended it.";
+Exit code: that of the first rank that failed, or 128 + the number of the signal that ended it.
+
+If the launcher itself is killed (SIGKILL), only its direct children die with it.
+A script should therefore `exec` its program: what it starts otherwise would live on.
+Background processes are killed when all ranks have ended, those that still hold the output 2 s later.";
 
 const RANKS: std::ops::RangeInclusive<i64> = 1..=WORLD_MAX as i64;
 
@@ -142,6 +157,9 @@ pub struct Selftest {
     /// The largest number of ranks to test [default: 8]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
     pub ranks: Option<u8>,
+    /// Run only this case, as a failure printed it
+    #[arg(long, value_name = "JSON", conflicts_with = "ranks")]
+    pub case: Option<String>,
     /// Write one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -200,28 +218,24 @@ fn buffers() -> impl TypedValueParser<Value = Buffers> {
     PossibleValuesParser::new(Buffers::ALL.map(Buffers::name)).try_map(|word| word.parse::<Buffers>())
 }
 
-fn number(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(value),
-        Ok(_) | Err(_) => Err("a number is needed, such as 4.6".into()),
-    }
-}
+/// A step of a quarter of an hour, or a million tokens, is no step.
+const ABSURD: f64 = 1e6;
+/// Neither is one this small, unless it is nothing at all.
+const TINY: f64 = 1e-6;
 
 fn at_least_zero(text: &str) -> Result<f64, String> {
-    let value = number(text)?;
-    if value >= 0.0 {
-        Ok(value)
-    } else {
-        Err("it cannot be less than 0".into())
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        Ok(value) if (TINY..=ABSURD).contains(&value) => Ok(value),
+        Ok(_) => Err(format!("it has to be 0, or from {TINY} to {ABSURD}")),
+        Err(_) => Err("a number is needed, such as 4.6".into()),
     }
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
-    let value = number(text)?;
-    if value > 0.0 {
-        Ok(value)
-    } else {
-        Err("it has to be more than 0".into())
+    match at_least_zero(text)? {
+        0.0 => Err("it has to be more than 0".into()),
+        value => Ok(value),
     }
 }
 
@@ -279,6 +293,10 @@ mod tests {
             "--compute-ms=nan",
             "--accepted=0",
             "--draft-ms=inf",
+            "--draft-ms=1e300",
+            "--compute-ms=1e-300",
+            "--accepted=1000001",
+            "--plain-sum-us=-0.1",
             "--algorithm=alone",
             "--buffers=mine",
             "--deadline-ms=0",

@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use serde_json::json;
+
 use crate::spawn::{Ending, signal_name};
 
 /// Everything a subcommand can end with instead of success.
@@ -54,14 +56,20 @@ pub enum CliError {
         /// The refusal.
         source: io::Error,
     },
-    /// A rank that `launch` started has failed.
-    #[error("rank {rank} failed with {ending}{rest}")]
+    /// The file is there, but what should run it is not.
+    #[error("cannot run {program:?}: it is there, but its interpreter does not exist")]
+    NoInterpreter {
+        /// The program as it was written.
+        program: String,
+    },
+    /// Ranks that `launch` started have failed.
+    #[error("{}{rest}", each_failed(.first, .others))]
     RankFailed {
-        /// The first rank that failed.
-        rank: usize,
-        /// How it ended.
-        ending: Ending,
-        /// What happened to the others.
+        /// The first rank that failed, and how it ended.
+        first: (usize, Ending),
+        /// Those that failed by themselves before the job was ended.
+        others: Vec<(usize, Ending)>,
+        /// What happened to the rest.
         rest: String,
     },
     /// The ranks of a run did not all succeed; a report with the details may be on stdout already.
@@ -71,7 +79,18 @@ pub enum CliError {
         cause: String,
         /// What to do.
         hint: Option<String>,
+        /// Whether both are in the JSON object on stdout already.
+        reported: bool,
     },
+}
+
+fn each_failed(first: &(usize, Ending), others: &[(usize, Ending)]) -> String {
+    let (rank, ending) = first;
+    let mut text = format!("rank {rank} failed with {ending}");
+    for (rank, ending) in others {
+        text.push_str(&format!(", rank {rank} with {ending}"));
+    }
+    text
 }
 
 impl CliError {
@@ -88,9 +107,16 @@ impl CliError {
             Self::NotRun { .. } => {
                 Some("a script needs a first line such as `#!/bin/sh`; a binary, this machine's format".into())
             }
-            Self::RankFailed { rank, .. } => {
-                Some(format!("its own output is in the lines that begin with `[{rank}] `"))
-            }
+            Self::NoInterpreter { .. } => Some(
+                "look at the program in the first line of the script (is there a carriage return at its end?), or at the loader of the binary".into(),
+            ),
+            Self::RankFailed { first: (rank, _), others, .. } => Some(if others.is_empty() {
+                format!("its own output is in the lines that begin with `[{rank}] `")
+            } else {
+                "the output of each is in the lines that begin with its number in brackets; whichever blames no other rank \
+                 is the likely cause"
+                    .into()
+            }),
             Self::Run { hint, .. } => hint.clone(),
             Self::Interrupted { .. } | Self::Output(_) | Self::Json(_) => None,
         }
@@ -105,9 +131,20 @@ impl CliError {
             Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => 141,
             Self::Output(_) => 1,
             Self::NoSuchProgram { .. } => 127,
-            Self::NotRun { .. } => 126,
-            Self::RankFailed { ending, .. } => ending.exit_code(),
+            Self::NotRun { .. } | Self::NoInterpreter { .. } => 126,
+            Self::RankFailed { first: (_, ending), .. } => ending.exit_code(),
         }
+    }
+
+    /// Tells people, and with `--json` also the program that reads stdout, unless the report did so.
+    pub fn tell(&self, as_json: bool) {
+        let told = matches!(self, Self::Output(_) | Self::Run { reported: true, .. });
+        if as_json && !told {
+            let object = json!({"error": self.to_string(), "hint": self.hint()});
+            // A reader that went away misses nothing.
+            say(&format!("{object:#}\n")).ok();
+        }
+        self.print();
     }
 
     /// Writes cause and hint to stderr. A reader that went away is not worth a message.

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
+use errors::{CliError, say};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -34,20 +35,22 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error.print();
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => end(&error, arguments.command.as_json()),
     }
+}
+
+fn end(error: &CliError, as_json: bool) -> ExitCode {
+    error.tell(as_json);
+    ExitCode::from(error.exit_code())
 }
 
 /// Help goes to stdout; a refusal to stderr, as cause and hint like every other error.
 fn answer_of_the_parser(answer: &clap::Error) -> ExitCode {
     let text = answer.render().to_string();
     if !answer.use_stderr() {
-        return match io::stdout().lock().write_all(text.as_bytes()) {
+        return match say(&text) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
+            Err(error) => end(&error, false),
         };
     }
     let text = text.replace("For more information, try '", "hint: for more information, try '");

@@ -28,10 +28,18 @@ const PATIENCE: Options = Options {
 
 /// Runs the cases and reports.
 pub fn run(arguments: &Selftest) -> Result<(), CliError> {
-    end_on_signals()?;
+    end_on_signals(arguments.json)?;
     let start = Instant::now();
-    let most = arguments.ranks.map_or(8, usize::from);
-    let cases = cases_at(Budget::Quick, &worlds_up_to(most));
+    let (most, cases) = match &arguments.case {
+        Some(text) => {
+            let case = read_case(text)?;
+            (case.setting.world.get(), vec![case])
+        }
+        None => {
+            let most = arguments.ranks.map_or(8, usize::from);
+            (most, cases_at(Budget::Quick, &worlds_up_to(most)))
+        }
+    };
     let program = Program::this(RANK).map_err(|source| CliError::System {
         what: "find the path of this program".into(),
         source,
@@ -52,6 +60,13 @@ pub fn run(arguments: &Selftest) -> Result<(), CliError> {
     telling.conclude(most, &cases, summary, start.elapsed())
 }
 
+fn read_case(text: &str) -> Result<Case, CliError> {
+    Case::from_json(text).map_err(|error| CliError::Usage {
+        cause: format!("--case: {error}"),
+        hint: "copy the JSON of a case from what `lanesum selftest` said of it, in single quotes".into(),
+    })
+}
+
 /// One rank of the cases with processes; what to do comes by its standard input.
 pub fn run_rank() -> ExitCode {
     match processes::serve_rank() {
@@ -61,6 +76,7 @@ pub fn run_rank() -> ExitCode {
             CliError::Run {
                 cause: error.to_string(),
                 hint: Some(hint),
+                reported: false,
             }
             .print();
             ExitCode::FAILURE
@@ -110,8 +126,12 @@ impl Telling {
 
     fn conclude(mut self, most: usize, cases: &[Case], summary: Summary, time: Duration) -> Result<(), CliError> {
         self.progress.clear();
+        let failed = summary.failed > 0;
+        let cause = format!("{} of {} cases failed", summary.failed, summary.passed + summary.failed);
+        let hint =
+            "please report it with this output and the CPU's model; `lanesum selftest --case JSON` runs a case again";
         if self.as_json {
-            let object = json!({
+            let mut object = json!({
                 "ranks": most,
                 "cases": cases.len(),
                 "carriers": ["processes", "threads"],
@@ -121,22 +141,26 @@ impl Telling {
                 "stand_in": false,
                 "failures": self.failures,
             });
+            if failed {
+                object["error"] = json!(cause);
+                object["hint"] = json!(hint);
+            }
             say(&format!("{}\n", serde_json::to_string_pretty(&object)?))?;
         } else {
             say(&format!(
-                "{} cases at up to {most} ranks, each with processes and with threads, in {:.1} s\n{summary}\n",
+                "{} case{} at up to {most} ranks, each with processes and with threads, in {:.1} s\n{summary}\n",
                 cases.len(),
+                if cases.len() == 1 { "" } else { "s" },
                 time.as_secs_f64(),
             ))?;
         }
-        if summary.failed == 0 {
+        if !failed {
             return Ok(());
         }
         Err(CliError::Run {
-            cause: format!("{} of {} cases failed", summary.failed, summary.passed + summary.failed),
-            hint: Some(
-                "please report it with this output and the CPU's model; each case can be run again alone".into(),
-            ),
+            cause,
+            hint: Some(hint.into()),
+            reported: self.as_json,
         })
     }
 }

@@ -146,7 +146,7 @@ impl Identity<'_> {
 }
 
 /// A rendezvous name that no other job on this host uses.
-pub fn own_rendezvous() -> String {
+fn own_rendezvous() -> String {
     // The standard library keys each of these from the system's randomness.
     let random = RandomState::new().build_hasher().finish();
     format!("lanesum-{}-{random:016x}", std::process::id())
@@ -169,21 +169,28 @@ struct Member {
 
 /// The ranks of one job, and everything that they report.
 pub struct Team {
+    rendezvous: String,
     members: Vec<Member>,
     events: Receiver<Event>,
     sender: Sender<Event>,
 }
 
 impl Team {
-    /// An empty team that already listens to SIGINT, SIGTERM and SIGHUP.
+    /// An empty team that already listens to SIGINT, SIGTERM and SIGHUP, unless they were ignored from the start.
     pub fn new() -> Result<Self, CliError> {
         let (sender, events) = channel();
         listen_for_signals(sender.clone())?;
         Ok(Self {
+            rendezvous: own_rendezvous(),
             members: Vec::new(),
             events,
             sender,
         })
+    }
+
+    /// The name under which the ranks meet.
+    pub fn rendezvous(&self) -> &str {
+        &self.rendezvous
     }
 
     /// Starts the next rank. The caller takes the pipes that it asked for, all but stdin, out of the child it gets.
@@ -218,6 +225,11 @@ impl Team {
         let patience = until.saturating_duration_since(Instant::now());
         // The team holds a sender itself: the only error is that nothing happened.
         self.events.recv_timeout(patience).ok()
+    }
+
+    /// What has happened already, if anything has.
+    pub fn happened(&self) -> Option<Event> {
+        self.events.try_recv().ok()
     }
 
     /// Writes a line to each rank. One that cannot read it has ended, which its watcher tells.
@@ -265,10 +277,10 @@ fn listen_for_signals(sender: Sender<Event>) -> Result<(), CliError> {
 }
 
 /// Ends this process when it is asked to, for work that has no queue of events. Its children die with it.
-pub fn end_on_signals() -> Result<(), CliError> {
-    on_each_signal(|signal| {
+pub fn end_on_signals(as_json: bool) -> Result<(), CliError> {
+    on_each_signal(move |signal| {
         let error = CliError::Interrupted { signal };
-        error.print();
+        error.tell(as_json);
         std::process::exit(i32::from(error.exit_code()))
     })
 }
@@ -279,7 +291,11 @@ fn on_each_signal(mut act: impl FnMut(i32) -> bool + Send + 'static) -> Result<(
         what: "listen to signals".into(),
         source,
     };
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let heeded = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|&signal| !ignored(&status, signal));
+    let mut signals = signal_hook::iterator::Signals::new(heeded).map_err(refused)?;
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -291,6 +307,13 @@ fn on_each_signal(mut act: impl FnMut(i32) -> bool + Send + 'static) -> Result<(
         })
         .map(drop)
         .map_err(refused)
+}
+
+/// Whether this process was started with the signal ignored, as `nohup` does with SIGHUP: then it stays so.
+fn ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 /// Reports each change of one child until it ended, and leaves it unreaped (reason 1).
@@ -362,4 +385,16 @@ pub fn die_with_parent(parent: u32) -> io::Result<bool> {
     // The parent may have died before the request; then somebody else has adopted this process.
     let adopter = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
     Ok(adopter.and_then(|pid| u32::try_from(pid).ok()) == Some(parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        let status = "Name:\tlanesum\nSigIgn:\t0000000000000001\nSigCgt:\tffffffffffffffff\n";
+        assert!(ignored(status, SIGHUP) && !ignored(status, SIGINT) && !ignored(status, SIGTERM));
+        assert!(!ignored("", SIGHUP));
+    }
 }

@@ -6,7 +6,7 @@
 mod prefix;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, PipeReader, PipeWriter};
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use crate::arguments::{ExecRank, Launch};
 use crate::deadline;
 use crate::errors::CliError;
-use crate::spawn::{Change, Ending, Event, Identity, Team, die_with_parent, own_rendezvous, this_program};
+use crate::spawn::{Change, Ending, Event, Identity, Team, die_with_parent, this_program};
 use prefix::Sink;
 
 /// How long the others may report what they noticed after a rank failed.
@@ -41,7 +41,7 @@ pub fn run(arguments: &Launch) -> Result<(), CliError> {
     let deadline = deadline::wanted(arguments.deadline_ms)?;
     let mut team = Team::new()?;
     let mut copiers = Copiers::new()?;
-    let rendezvous = own_rendezvous();
+    let rendezvous = team.rendezvous().to_owned();
     for rank in 0..world {
         let identity = Identity {
             rank,
@@ -55,7 +55,8 @@ pub fn run(arguments: &Launch) -> Result<(), CliError> {
     }
     let mut job = Job {
         endings: vec![None; world],
-        first: None,
+        failed: Vec::new(),
+        asked: None,
     };
     let outcome = job.supervise(&team);
     if outcome.is_err() {
@@ -106,10 +107,20 @@ pub fn exec_rank(arguments: &ExecRank) -> Result<(), CliError> {
         return Err(refused(io::Error::other("no program was given")));
     };
     let source = Command::new(program).args(rest).exec();
-    Err(CliError::NotRun {
-        program: program.to_string_lossy().into_owned(),
-        source,
-    })
+    Err(why_not_run(program, source))
+}
+
+/// The system says "no such file" of an interpreter too.
+fn why_not_run(program: &OsStr, source: io::Error) -> CliError {
+    let name = program.to_string_lossy().into_owned();
+    let is_searched = !program.as_encoded_bytes().contains(&b'/');
+    if source.kind() != io::ErrorKind::NotFound || (is_searched && std::env::var_os("PATH").is_none()) {
+        return CliError::NotRun { program: name, source };
+    }
+    match find_program(program) {
+        Ok(()) => CliError::NoInterpreter { program: name },
+        Err(missing) => missing,
+    }
 }
 
 /// Finds out before any rank starts whether the program exists, so that one clear error says so and not one a rank.
@@ -142,14 +153,25 @@ fn executable(path: &Path) -> bool {
 
 /// Why a job ends before all of its ranks have.
 enum Stop {
-    Failed { rank: usize, ending: Ending },
+    Failed { first: (usize, Ending) },
     Interrupted { signal: i32 },
     OutputLost(io::Error),
 }
 
+/// Nobody else says so: the other ranks just seem to hang.
+fn tell_stopped(rank: usize) {
+    let text =
+        format!("lanesum launch: rank {rank} was stopped; the others wait for it until it goes on or they give up\n");
+    // Without a stderr there is nobody left to tell.
+    io::stderr().lock().write_all(text.as_bytes()).ok();
+}
+
 struct Job {
     endings: Vec<Option<Ending>>,
-    first: Option<usize>,
+    /// The ranks that failed before they were asked to end, in the order seen.
+    failed: Vec<(usize, Ending)>,
+    /// How many were asked to end, once they were.
+    asked: Option<usize>,
 }
 
 impl Job {
@@ -164,13 +186,18 @@ impl Job {
                 }) => {
                     self.note(rank, ending);
                     if !ending.succeeded() {
-                        return Err(Stop::Failed { rank, ending });
+                        return Err(Stop::Failed { first: (rank, ending) });
                     }
                 }
+                Some(Event::Changed {
+                    rank,
+                    change: Change::Stopped,
+                    ..
+                }) => tell_stopped(rank),
                 Some(Event::Interrupted { signal }) => return Err(Stop::Interrupted { signal }),
                 Some(Event::OutputLost(cause)) => return Err(Stop::OutputLost(cause)),
                 Some(Event::Changed {
-                    change: Change::Stopped | Change::Continued,
+                    change: Change::Continued,
                     ..
                 })
                 | Some(Event::Line { .. } | Event::Closed { .. })
@@ -182,8 +209,12 @@ impl Job {
 
     /// Ends what still runs: last words, SIGTERM, SIGKILL. A second request to end skips the waiting.
     fn wind_down(&mut self, team: &Team) {
-        if self.first.is_some() && !self.ended_within(team, LAST_WORDS) {
-            return;
+        if !self.failed.is_empty() {
+            let patient = self.ended_within(team, LAST_WORDS);
+            self.asked = Some(self.running());
+            if !patient {
+                return;
+            }
         }
         team.signal_all(Signal::TERM);
         // A stopped process takes note of SIGTERM only once it runs again.
@@ -231,20 +262,20 @@ impl Job {
         if let Some(known) = self.endings.get_mut(rank) {
             *known = Some(ending);
         }
-        if !ending.succeeded() && self.first.is_none() {
-            self.first = Some(rank);
+        if !ending.succeeded() && self.asked.is_none() {
+            self.failed.push((rank, ending));
         }
     }
 
     fn explain(&self, stop: Stop) -> CliError {
         match stop {
-            Stop::Failed { rank, ending } => CliError::RankFailed {
-                rank,
-                ending,
-                rest: match self.endings.len() {
-                    1 => String::new(),
-                    2 => "; the other rank was ended".into(),
-                    world => format!("; the other {} ranks were ended", world - 1),
+            Stop::Failed { first } => CliError::RankFailed {
+                first,
+                others: self.failed.iter().skip(1).copied().collect(),
+                rest: match self.asked.unwrap_or_default() {
+                    0 => String::new(),
+                    1 => "; the other rank was ended".into(),
+                    ended => format!("; the other {ended} ranks were ended"),
                 },
             },
             Stop::Interrupted { signal } => CliError::Interrupted { signal },

@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::arguments::{Economy, VerifyCycle};
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
-use crate::spawn::{Event, Identity, Team, own_rendezvous, read_lines, this_program};
+use crate::spawn::{Event, Identity, Team, read_lines, this_program};
 use crate::{cores, deadline};
 use message::{Assignment, GO, RankReport};
 use report::Report;
@@ -163,7 +163,7 @@ enum Outcome {
 
 fn start(job: &Job) -> Result<Team, CliError> {
     let mut team = Team::new()?;
-    let rendezvous = own_rendezvous();
+    let rendezvous = team.rendezvous().to_owned();
     for rank in 0..job.ranks {
         let identity = Identity {
             rank,
@@ -193,6 +193,10 @@ fn supervise(team: &mut Team, job: &Job) -> Result<Outcome, CliError> {
     let mut progress = Progress::new("all-reduces", total);
     let mut watch = Watch::new(job.ranks, job.deadline, Instant::now());
     loop {
+        // Everything that has happened is read before anything is judged: a word that was only read late is not missing.
+        while let Some(event) = team.happened() {
+            absorb(event, &mut watch, &mut progress)?;
+        }
         let until = match watch.verdict(Instant::now()) {
             Verdict::Wait(until) => until,
             Verdict::Go => {
@@ -206,19 +210,25 @@ fn supervise(team: &mut Team, job: &Job) -> Result<Outcome, CliError> {
             Verdict::Succeeded => return Ok(Outcome::Reports(watch.into_reports())),
             Verdict::Failed(failure) => return Ok(Outcome::Failure(failure)),
         };
-        match team.next(until) {
-            Some(Event::Line { rank, line, at }) => {
-                if let (Some(done), 0) = (watch.said(rank, &line, at), rank) {
-                    progress.at(done);
-                }
-            }
-            Some(Event::Closed { rank }) => watch.closed(rank),
-            Some(Event::Changed { rank, change, at }) => watch.changed(rank, change, at),
-            Some(Event::Interrupted { signal }) => return Err(CliError::Interrupted { signal }),
-            Some(Event::OutputLost(cause)) => return Err(CliError::Output(cause)),
-            None => {}
+        if let Some(event) = team.next(until) {
+            absorb(event, &mut watch, &mut progress)?;
         }
     }
+}
+
+fn absorb(event: Event, watch: &mut Watch, progress: &mut Progress) -> Result<(), CliError> {
+    match event {
+        Event::Line { rank, line, at } => {
+            if let (Some(done), 0) = (watch.said(rank, &line, at), rank) {
+                progress.at(done);
+            }
+        }
+        Event::Closed { rank } => watch.closed(rank),
+        Event::Changed { rank, change, at } => watch.changed(rank, change, at),
+        Event::Interrupted { signal } => return Err(CliError::Interrupted { signal }),
+        Event::OutputLost(cause) => return Err(CliError::Output(cause)),
+    }
+    Ok(())
 }
 
 fn conclude(job: &Job, reports: &[RankReport], json: bool) -> Result<(), CliError> {
@@ -267,5 +277,6 @@ fn fail(job: &Job, report: Option<&Report>, failure: Failure, as_json: bool) -> 
     Ok(CliError::Run {
         cause: format!("{}{noticed}", failure.error),
         hint: failure.hint,
+        reported: as_json,
     })
 }

@@ -283,13 +283,13 @@ impl Speculation {
         for (name, line) in [("known case", &self.known), ("here", &self.here)] {
             let (inputs, outcome) = (&line.inputs, &line.outcome);
             let numbers = format!(
-                "  {name:<12}{:>8.1} us {:>8.1} us {:>6.1} ms {:>6.1} tok/s {:>6.1} tok/s {:>5.2} tokens",
+                "  {name:<12}{:>8.1} us {:>8.1} us {:>6.1} ms {:>6} tok/s {:>6} tok/s {:>5} tokens",
                 inputs.verify_sum_us,
                 inputs.plain_sum_us,
                 outcome.step_ms,
-                outcome.plain_tokens_per_s,
-                outcome.tokens_per_s,
-                outcome.break_even_accepted,
+                quotient(outcome.plain_tokens_per_s, 1),
+                quotient(outcome.tokens_per_s, 1),
+                quotient(outcome.break_even_accepted, 2),
             );
             let words = format!(
                 "measured here: {}; assumed: {}",
@@ -300,10 +300,21 @@ impl Speculation {
         }
         let step = &self.known.inputs;
         text.push_str(&format!(
-            "\n  assumed a step: compute {} ms, draft {} ms, {} tokens accepted\n",
+            "\n  assumed a step: compute {} ms, draft {} ms, {} tokens accepted\n  \
+             known case: a large model over PCIe with NCCL; here: the same model with sums at this machine's speed,\n  \
+             a sum being the median cycle divided by its sums\n",
             step.compute_ms, step.draft_ms, step.accepted
         ));
         text
+    }
+}
+
+/// A division by nothing has no answer.
+fn quotient(value: f64, digits: usize) -> String {
+    if value.is_finite() {
+        format!("{value:.digits$}")
+    } else {
+        "-".into()
     }
 }
 

@@ -3,11 +3,18 @@
 //!
 //! No process is touched here: events and times go in, a [`Verdict`] comes out, so that every ending can be tested
 //! without killing anything. The one rule is that there is always a time at which [`Watch::verdict`] gives up.
+//!
+//! Patience is counted in time in which this process itself ran (see [`Clock`]): a parent that was suspended must not
+//! take its own absence for the silence of its ranks. Nothing that follows from the passing of time is remembered; it
+//! is worked out anew each time, so that a late word still counts.
 
 use std::time::{Duration, Instant};
 
 use super::message::{Message, RankFailure, RankReport};
 use crate::spawn::{Change, Ending};
+use clock::{Clock, Moment, TICK};
+
+mod clock;
 
 /// Past the deadline, the others get this long to say what they noticed.
 pub const GRACE: Duration = Duration::from_secs(1);
@@ -16,15 +23,19 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// The deadline until a rank has told the real one.
 const ASSUMED: Duration = Duration::from_secs(30);
 
+/// While ranks still meet, the others say nothing worth waiting for once one has failed by itself.
+const UNMET: Duration = Duration::from_millis(250);
+
 /// One rank as the parent sees it.
 #[derive(Debug)]
 struct Seat {
-    heard: Instant,
+    heard: Duration,
     ready: bool,
+    joined: bool,
     report: Option<RankReport>,
-    failure: Option<(RankFailure, Instant)>,
-    stopped: Option<Instant>,
-    ended: Option<(Ending, Instant)>,
+    failure: Option<(RankFailure, Moment)>,
+    stopped: Option<Moment>,
+    ended: Option<(Ending, Moment)>,
     closed: bool,
 }
 
@@ -65,16 +76,16 @@ pub struct Watch {
     met: bool,
     dismissed: bool,
     deadline: Duration,
-    /// When the first sign of a failure was seen.
-    alarm: Option<Instant>,
+    clock: Clock,
 }
 
 impl Watch {
     /// Before anything was heard.
     pub fn new(world: usize, deadline: Option<Duration>, now: Instant) -> Self {
         let seat = |_| Seat {
-            heard: now,
+            heard: Duration::ZERO,
             ready: false,
+            joined: false,
             report: None,
             failure: None,
             stopped: None,
@@ -86,24 +97,25 @@ impl Watch {
             met: false,
             dismissed: false,
             deadline: deadline.unwrap_or(ASSUMED),
-            alarm: None,
+            clock: Clock::new(now),
         }
     }
 
     /// A rank said something. Returns how far it is, if that was it.
     pub fn said(&mut self, rank: usize, line: &[u8], at: Instant) -> Option<u64> {
+        let moment = self.clock.at(at);
         let seat = self.seats.get_mut(rank)?;
-        seat.heard = at;
+        seat.heard = moment.ran;
         match serde_json::from_slice(line) {
             Ok(Message::Preparing) => {}
             Ok(Message::Ready) => seat.ready = true,
-            Ok(Message::Joined { deadline_ms }) => self.deadline = Duration::from_millis(deadline_ms),
+            Ok(Message::Joined { deadline_ms }) => {
+                seat.joined = true;
+                self.deadline = Duration::from_millis(deadline_ms);
+            }
             Ok(Message::Progress { done }) => return Some(done),
             Ok(Message::Report(report)) => seat.report = Some(*report),
-            Ok(Message::Failed(failure)) => {
-                seat.failure = Some((failure, at));
-                self.alarm.get_or_insert(at);
-            }
+            Ok(Message::Failed(failure)) => seat.failure = Some((failure, moment)),
             Err(cause) => {
                 let text = String::from_utf8_lossy(line);
                 let failure = RankFailure {
@@ -112,8 +124,7 @@ impl Watch {
                     failed_ranks: vec![rank],
                     waited_ms: None,
                 };
-                seat.failure = Some((failure, at));
-                self.alarm.get_or_insert(at);
+                seat.failure = Some((failure, moment));
             }
         }
         None
@@ -128,50 +139,50 @@ impl Watch {
 
     /// A rank ended, was stopped, or went on.
     pub fn changed(&mut self, rank: usize, change: Change, at: Instant) {
+        let moment = self.clock.at(at);
         let Some(seat) = self.seats.get_mut(rank) else { return };
         match change {
-            Change::Stopped => seat.stopped = Some(at),
-            Change::Continued => seat.stopped = None,
-            Change::Exited(ending) => {
-                seat.ended = Some((ending, at));
-                if let Ending::Signal(_) = ending {
-                    self.alarm.get_or_insert(at);
-                }
+            Change::Stopped => seat.stopped = Some(moment),
+            Change::Continued => {
+                seat.stopped = None;
+                // It could say nothing meanwhile.
+                seat.heard = moment.ran;
             }
+            Change::Exited(ending) => seat.ended = Some((ending, moment)),
         }
     }
 
-    /// What follows from all that.
+    /// What follows from all that. Whatever was heard before has to be told first.
     pub fn verdict(&mut self, now: Instant) -> Verdict {
-        self.raise_alarm(now);
-        if let Some(alarm) = self.alarm {
-            let patience = alarm + self.deadline + GRACE;
-            return if now >= patience || !self.met || self.seats.iter().all(Seat::settled) {
+        let ran = self.clock.at(now).ran;
+        if let Some(alarm) = self.alarm() {
+            let patience = self.last_words(alarm);
+            return if ran >= patience || !self.met || self.seats.iter().all(Seat::settled) {
                 Verdict::Failed(self.failure(now))
             } else {
-                Verdict::Wait(patience)
+                Verdict::Wait(now + TICK.min(patience.saturating_sub(ran)))
             };
         }
         if !self.met && self.seats.iter().all(|seat| seat.ready) {
             self.met = true;
-            self.listen_from(now);
+            self.listen_from(ran);
             return Verdict::Go;
         }
         if !self.dismissed && self.seats.iter().all(|seat| seat.report.is_some()) {
             self.dismissed = true;
-            self.listen_from(now);
+            self.listen_from(ran);
             return Verdict::Dismiss;
         }
         let done = |seat: &Seat| seat.report.is_some() && seat.ended.is_some_and(|(ending, _)| ending.succeeded());
         if self.seats.iter().all(done) {
             return Verdict::Succeeded;
         }
-        Verdict::Wait(self.next_alarm(now))
+        Verdict::Wait(now + TICK)
     }
 
     /// The ranks were just told to go on: their silence begins here.
-    fn listen_from(&mut self, now: Instant) {
-        self.seats.iter_mut().for_each(|seat| seat.heard = now);
+    fn listen_from(&mut self, ran: Duration) {
+        self.seats.iter_mut().for_each(|seat| seat.heard = ran);
     }
 
     /// The reports of all ranks, in their order.
@@ -179,17 +190,35 @@ impl Watch {
         self.seats.into_iter().filter_map(|seat| seat.report).collect()
     }
 
-    /// Failures that no event announces: a rank that ended without a word, a stopped one that nobody notices (perhaps
-    /// they have not met yet), a silent one.
-    fn raise_alarm(&mut self, now: Instant) {
-        let patience = self.patience();
-        let begin = |seat: &Seat| {
-            let unnoticed = seat.stopped.filter(|since| now >= *since + patience);
-            let unexplained = seat.left_without_a_word() || self.hangs(seat, now);
-            unnoticed.or(unexplained.then_some(now))
+    /// When the first of the failures that are known now began. Some are announced; others are not: a rank that ended
+    /// without a word, a stopped one that nobody notices (perhaps they have not met yet), a silent one.
+    fn alarm(&self) -> Option<Duration> {
+        let stopped = |seat: &Seat| {
+            let since = seat.stopped?.ran;
+            (self.clock.ran() >= since + self.patience()).then_some(since)
         };
-        let begun = self.seats.iter().filter_map(begin).min();
-        self.alarm = self.alarm.or(begun);
+        let ended = |seat: &Seat| {
+            let (ending, moment) = seat.ended?;
+            let killed = matches!(ending, Ending::Signal(_));
+            (killed || seat.left_without_a_word()).then_some(moment.ran)
+        };
+        let silent = |seat: &Seat| self.hangs(seat).then(|| seat.heard + self.silence());
+        let said = |seat: &Seat| seat.failure.as_ref().map(|(_, moment)| moment.ran);
+        let begin = |seat: &Seat| {
+            [stopped(seat), ended(seat), silent(seat), said(seat)]
+                .into_iter()
+                .flatten()
+                .min()
+        };
+        self.seats.iter().filter_map(begin).min()
+    }
+
+    /// How long the others may say what they noticed.
+    fn last_words(&self, alarm: Duration) -> Duration {
+        match self.own_failure() {
+            Some((_, (_, moment))) if !self.joined() => (alarm + self.deadline + GRACE).min(moment.ran + UNMET),
+            Some(_) | None => alarm + self.deadline + GRACE,
+        }
     }
 
     /// How long a rank may stay stopped. Until the ranks have met, no other can notice: no grace for last words then.
@@ -197,17 +226,17 @@ impl Watch {
         if self.met { self.deadline + GRACE } else { self.deadline }
     }
 
-    fn next_alarm(&self, now: Instant) -> Instant {
-        let stops = self
-            .seats
-            .iter()
-            .filter_map(|seat| Some(seat.stopped? + self.patience()));
-        let silences = self
-            .seats
-            .iter()
-            .filter(|seat| self.due(seat))
-            .map(|seat| seat.heard + self.silence());
-        stops.chain(silences).min().unwrap_or(now + self.silence())
+    fn joined(&self) -> bool {
+        self.seats.iter().all(|seat| seat.joined)
+    }
+
+    /// The first failure that a rank reported and blamed on nobody: it is a cause, and what others say of it is not.
+    fn own_failure(&self) -> Option<(usize, &(RankFailure, Moment))> {
+        let failed = self.seats.iter().enumerate();
+        failed
+            .filter_map(|(rank, seat)| Some((rank, seat.failure.as_ref()?)))
+            .filter(|(_, (failure, _))| failure.failed_ranks.is_empty())
+            .min_by_key(|(_, (_, moment))| moment.at)
     }
 
     /// Whether its next word, or its end, is this rank's to give: not while it waits for others to prepare or report.
@@ -217,8 +246,8 @@ impl Watch {
         seat.ended.is_none() && seat.stopped.is_none() && !waits_to_meet && !waits_to_leave
     }
 
-    fn hangs(&self, seat: &Seat, now: Instant) -> bool {
-        seat.failure.is_none() && self.due(seat) && now >= seat.heard + self.silence()
+    fn hangs(&self, seat: &Seat) -> bool {
+        seat.failure.is_none() && self.due(seat) && self.clock.ran() >= seat.heard + self.silence()
     }
 
     fn silence(&self) -> Duration {
@@ -227,7 +256,7 @@ impl Watch {
 
     /// Whose fault it was: what the parent saw itself; else what the ranks say; else those that failed.
     fn failure(&self, now: Instant) -> Failure {
-        let lost: Vec<usize> = self.which(|seat| seat.lost() || self.hangs(seat, now));
+        let lost: Vec<usize> = self.which(|seat| seat.lost() || self.hangs(seat));
         let said = || self.seats.iter().filter_map(|seat| seat.failure.as_ref());
         let mut accused: Vec<usize> = said().flat_map(|(failure, _)| failure.failed_ranks.clone()).collect();
         accused.sort_unstable();
@@ -237,20 +266,28 @@ impl Watch {
             (true, false) => accused,
             (true, true) => self.which(|seat| seat.failure.is_some()),
         };
-        // An accused rank has its own view of things; the first of the others is the better witness.
-        let witness = self.first_witness(&failed_ranks);
-        let mut what = self.what_happened(&failed_ranks, now);
-        let unaware = self.which(|seat| self.met && !seat.settled());
+        let own = self.own_failure().filter(|(rank, _)| failed_ranks.contains(rank));
+        // An accused rank that accuses others has its own view of things; the first of the others is the better witness.
+        let witness = match own {
+            Some((_, (failure, _))) => Some(failure),
+            None => self.first_witness(&failed_ranks),
+        };
+        let mut what = self.what_happened(&failed_ranks);
+        let unaware = self.which(|seat| self.met && (own.is_none() || self.joined()) && !seat.settled());
         if !unaware.is_empty() {
-            let told = what.get_or_insert_with(|| "the run failed".into());
+            let told = what.get_or_insert_with(|| match own {
+                Some((rank, (failure, _))) => format!("rank {rank} failed: {}", failure.error),
+                None => "the run failed".into(),
+            });
             told.push_str(&format!(", which ranks {unaware:?} did not notice in time"));
         }
         Failure {
-            error: match (what, witness) {
-                (Some(what), Some(witness)) => format!("{what}; another rank noticed: {}", witness.error),
-                (Some(what), None) => what,
-                (None, Some(witness)) => witness.error.clone(),
-                (None, None) => "the run failed".into(),
+            error: match (what, own, witness) {
+                (Some(what), None, Some(witness)) => format!("{what}; another rank noticed: {}", witness.error),
+                (Some(what), Some(_), _) | (Some(what), None, None) => what,
+                (None, Some((rank, (failure, _))), _) => format!("rank {rank} failed: {}", failure.error),
+                (None, None, Some(witness)) => witness.error.clone(),
+                (None, None, None) => "the run failed".into(),
             },
             hint: witness.and_then(|witness| witness.hint.clone()),
             noticed_ms: self.noticed(&failed_ranks, now).map(|time| time.as_secs_f64() * 1000.0),
@@ -278,13 +315,13 @@ impl Watch {
                 .filter(move |(rank, _)| failed.contains(rank) != others);
             seats
                 .filter_map(|(_, seat)| seat.failure.as_ref())
-                .min_by_key(|(_, at)| *at)
+                .min_by_key(|(_, moment)| moment.at)
         };
         said(true).or_else(|| said(false)).map(|(failure, _)| failure)
     }
 
     /// What the parent saw of the first failed rank.
-    fn what_happened(&self, failed: &[usize], now: Instant) -> Option<String> {
+    fn what_happened(&self, failed: &[usize]) -> Option<String> {
         let describe = |&rank: &usize| {
             let seat = self.seats.get(rank)?;
             if let (Some((ending, _)), true) = (seat.ended, seat.lost()) {
@@ -293,7 +330,7 @@ impl Watch {
             if seat.stopped.is_some() {
                 return Some(format!("rank {rank} was stopped and did not go on"));
             }
-            self.hangs(seat, now).then(|| format!("rank {rank} fell silent"))
+            self.hangs(seat).then(|| format!("rank {rank} fell silent"))
         };
         let seen: Vec<String> = failed.iter().filter_map(describe).collect();
         (!seen.is_empty()).then(|| seen.join(", "))
@@ -310,13 +347,13 @@ impl Watch {
                 .filter(|(rank, _)| !failed.contains(rank))
                 .map(|(_, seat)| seat)
         };
-        let words: Vec<&(RankFailure, Instant)> = others().filter_map(|seat| seat.failure.as_ref()).collect();
+        let words: Vec<&(RankFailure, Moment)> = others().filter_map(|seat| seat.failure.as_ref()).collect();
         match onset {
             Some(onset) => {
                 let all_spoke = others().all(Seat::settled);
                 let last = words
                     .iter()
-                    .map(|(_, at)| *at)
+                    .map(|(_, moment)| moment.at)
                     .max()
                     .filter(|_| all_spoke)
                     .unwrap_or(now);
@@ -352,8 +389,8 @@ impl Seat {
     /// When its fault began, as far as the parent could see.
     fn onset(&self) -> Option<Instant> {
         match (self.lost(), self.stopped, self.ended) {
-            (true, Some(since), _) => Some(since),
-            (true, None, Some((_, at))) => Some(at),
+            (true, Some(since), _) => Some(since.at),
+            (true, None, Some((_, ended))) => Some(ended.at),
             (true, None, None) | (false, _, _) => None,
         }
     }

@@ -205,7 +205,11 @@ fn a_script_without_its_interpreter_is_told_by_the_rank() {
     let output = run(&["launch", "-n", "1", "--", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(output.status.code(), Some(126));
-    assert!(stderr(&output).contains("[0] error: cannot run"), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(
+        text.contains("[0] error: cannot run") && text.contains("its interpreter does not exist"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -257,4 +261,46 @@ fn numbers_of_ranks_are_checked() {
     }
     assert_eq!(run(&["launch", "-n", "2"]).status.code(), Some(2));
     assert!(run(&["launch", "-n", "16", "--", "true"]).status.success());
+}
+
+#[test]
+fn all_that_fail_by_themselves_are_listed() {
+    let output = run(&shell(
+        "3",
+        "case $RANK in 0) exit 3;; 1) sleep 0.05; exit 4;; esac; exec sleep 100",
+    ));
+    assert_eq!(output.status.code(), Some(3));
+    let text = stderr(&output);
+    let told = "error: rank 0 failed with exit code 3, rank 1 with exit code 4; the other rank was ended\nhint: ";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn a_stopped_rank_is_told() {
+    let mut child = start(&shell("1", "kill -STOP $$; exit 0"));
+    let ranks = await_ranks(child.id(), 1);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.contains("rank 0 was stopped; "), "{line}");
+    signal(ranks[0].1, Signal::CONT);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
+    let script = "trap '' HUP; exec \"$0\" launch -n 1 -- sh -c 'echo up; read line; echo $line'";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_lanesum")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "[0] up");
+    signal(child.id(), Signal::HUP);
+    std::thread::sleep(Duration::from_millis(100));
+    child.stdin.take().unwrap().write_all(b"still here\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "[0] still here");
+    assert!(child.wait().unwrap().success());
 }

@@ -22,3 +22,24 @@ fn json_has_the_numbers() {
     assert_eq!(report["failed"], 0);
     assert_eq!(report["ranks"], 1);
 }
+
+#[test]
+fn a_case_can_be_run_alone() {
+    let case = lanesum_conformance::cases_at(
+        lanesum_conformance::Budget::Quick,
+        &[lanesum_plan::WorldSize::new(2).unwrap()],
+    )[0]
+    .to_json()
+    .unwrap();
+    let output = run(&["selftest", "--case", &case]);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    assert!(
+        stdout(&output).contains("1 case at up to 2 ranks"),
+        "{}",
+        stdout(&output)
+    );
+    let output = run(&["selftest", "--case", "{}", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = json(&output);
+    assert!(told["error"].is_string() && told["hint"].is_string(), "{told}");
+}

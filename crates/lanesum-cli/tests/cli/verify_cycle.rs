@@ -1,5 +1,6 @@
 //! `lanesum verify-cycle` with real rank processes: its report, and what it says of ranks that die or stop.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -228,8 +229,85 @@ fn signals_to_the_parent_end_all() {
         signal(child.id(), sent);
         let output = finish(child);
         assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(
+            json(&output)["error"]
+                .as_str()
+                .unwrap()
+                .starts_with("interrupted by SIG")
+        );
         assert!(all_die(ranks.into_iter().map(|(_, pid)| pid)));
     }
+}
+
+#[test]
+fn a_parent_that_was_suspended_does_not_blame_its_ranks() {
+    let child = start(&[
+        "verify-cycle",
+        "--no-pin",
+        "--json",
+        "--cycles",
+        "30000",
+        "--layers",
+        "1",
+        "--deadline-ms",
+        "500",
+        "--ranks",
+        "2",
+    ]);
+    let ranks = await_ranks(child.id(), 2);
+    under_way(&ranks);
+    signal(child.id(), Signal::STOP);
+    // Two deadlines and 15 s are silence.
+    thread::sleep(Duration::from_millis(16_500));
+    signal(child.id(), Signal::CONT);
+    let output = finish(child);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+}
+
+/// Without the privilege of root to write everywhere.
+fn unprivileged(arguments: &[&str]) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        return Some(lanesum(arguments));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override"]);
+    command.arg(env!("CARGO_BIN_EXE_lanesum")).args(arguments);
+    let mut trial = Command::new("setpriv");
+    let trial = trial.args(["--bounding-set", "-dac_override", "true"]).status();
+    trial.is_ok_and(|status| status.success()).then_some(command)
+}
+
+#[test]
+fn a_rank_0_that_cannot_serve_is_the_cause() {
+    let arguments = ["verify-cycle", "--json", "--ranks", "2", "--deadline-ms", "20000"];
+    let Some(mut command) = unprivileged(&arguments) else {
+        return;
+    };
+    let base = std::env::temp_dir().join(format!("lanesum-unwritable-{}", std::process::id()));
+    let directory = base.join("lanesum");
+    std::fs::create_dir_all(&directory).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+    std::fs::set_permissions(&directory, mode).unwrap();
+    let started = Instant::now();
+    let output = command.env("XDG_RUNTIME_DIR", &base).output().unwrap();
+    std::fs::remove_dir_all(&base).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
+    let told = json(&output);
+    let error = told["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("rank 0 failed: ") && error.contains("ermission"),
+        "{told}"
+    );
+    assert_eq!(told["failed_ranks"], json!([0]), "{told}");
+    assert!(started.elapsed() < Duration::from_secs(15), "{told}");
+}
+
+#[test]
+fn a_reader_that_leaves_misses_the_help_as_it_misses_everything() {
+    let gone = std::io::pipe().unwrap().1;
+    let output = lanesum(&["--help"]).stdout(gone).output().unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
 }
 
 #[test]
@@ -318,5 +396,6 @@ fn each_help_has_examples() {
         assert!(text.contains("Examples:\n  lanesum "), "{text}");
     }
     let text = stdout(&run(&["--help"]));
+    assert!(text.starts_with("Sums tensors"), "{text}");
     assert!(!text.contains("exec-rank") && text.contains("verify-cycle"), "{text}");
 }

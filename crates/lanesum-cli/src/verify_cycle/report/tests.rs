@@ -143,3 +143,13 @@ fn tables_leave_out_what_nobody_would_expect() {
     );
     assert!(text.lines().all(|line| line.len() <= 120), "{text}");
 }
+
+#[test]
+fn a_division_without_an_answer_is_a_dash() {
+    let mut report = Report::of(&job(), &[rank(), rank()]).expect("ran the same");
+    let outcome = &mut report.speculation.known.outcome;
+    (outcome.tokens_per_s, outcome.break_even_accepted) = (f64::INFINITY, f64::NAN);
+    let text = report.tables();
+    assert!(text.contains("     - tok/s") && text.contains("    - tokens"), "{text}");
+    assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
+}

@@ -9,6 +9,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 struct Play {
     watch: Watch,
     start: Instant,
+    looked_ms: u64,
 }
 
 impl Play {
@@ -17,6 +18,7 @@ impl Play {
         Self {
             watch: Watch::new(world, Some(DEADLINE), start),
             start,
+            looked_ms: 0,
         }
     }
 
@@ -32,13 +34,24 @@ impl Play {
         self.start + Duration::from_millis(ms)
     }
 
+    /// The parent runs until then, and looks as often as it does.
+    fn run_until(&mut self, ms: u64) {
+        for looked in (self.looked_ms..ms).step_by(500) {
+            let at = self.at(looked);
+            self.watch.clock.at(at);
+        }
+        self.looked_ms = ms;
+    }
+
     fn say(&mut self, rank: usize, message: &Message, ms: u64) {
+        self.run_until(ms);
         let line = serde_json::to_vec(message).expect("is written");
         let at = self.at(ms);
         self.watch.said(rank, &line, at);
     }
 
     fn change(&mut self, rank: usize, change: Change, ms: u64) {
+        self.run_until(ms);
         let at = self.at(ms);
         self.watch.changed(rank, change, at);
     }
@@ -49,6 +62,7 @@ impl Play {
     }
 
     fn verdict(&mut self, ms: u64) -> Verdict {
+        self.run_until(ms);
         let now = self.at(ms);
         self.watch.verdict(now)
     }
@@ -72,6 +86,15 @@ fn blames(rank: usize, waited_ms: Option<f64>) -> Message {
         hint: Some("look at it".into()),
         failed_ranks: vec![rank],
         waited_ms,
+    })
+}
+
+fn fails_by_itself() -> Message {
+    Message::Failed(RankFailure {
+        error: "no memory".into(),
+        hint: Some("buy some".into()),
+        failed_ranks: vec![],
+        waited_ms: None,
     })
 }
 
@@ -224,15 +247,56 @@ fn a_rank_that_reports_and_then_fails_to_end_well_has_failed() {
 #[test]
 fn a_rank_that_blames_nobody_is_named_itself() {
     let mut play = Play::met(2);
-    let failure = RankFailure {
-        error: "no memory".into(),
-        hint: None,
-        failed_ranks: vec![],
-        waited_ms: None,
-    };
-    play.say(0, &Message::Failed(failure), 1);
+    play.say(0, &fails_by_itself(), 1);
     play.say(1, &blames(0, None), 2);
-    assert_eq!(play.failure(3).failed_ranks, [0]);
+    let failure = play.failure(3);
+    assert_eq!(failure.failed_ranks, [0]);
+    assert_eq!(failure.error, "rank 0 failed: no memory");
+    assert_eq!(failure.hint.as_deref(), Some("buy some"));
+}
+
+#[test]
+fn while_they_meet_a_rank_that_fails_by_itself_ends_the_run_soon() {
+    let mut play = Play::met(3);
+    play.say(1, &Message::Joined { deadline_ms: 2000 }, 50);
+    play.say(0, &fails_by_itself(), 100);
+    play.waits_at(349);
+    let failure = play.failure(350);
+    assert_eq!(failure.failed_ranks, [0]);
+    assert_eq!(failure.error, "rank 0 failed: no memory");
+    // Once they have met, each of the others has to notice.
+    let mut play = Play::met(2);
+    (0..2).for_each(|rank| play.say(rank, &Message::Joined { deadline_ms: 2000 }, 50));
+    play.say(0, &fails_by_itself(), 100);
+    play.waits_at(3099);
+    let failure = play.failure(3100);
+    assert_eq!(
+        failure.error,
+        "rank 0 failed: no memory, which ranks [1] did not notice in time"
+    );
+}
+
+#[test]
+fn time_in_which_the_parent_was_suspended_is_no_silence() {
+    let mut play = Play::met(2);
+    for suspended in 1..6 {
+        play.looked_ms = suspended * 60_000;
+        play.waits_at(suspended * 60_000);
+    }
+    play.say(0, &report(), 300_001);
+    play.say(1, &report(), 300_002);
+    assert!(matches!(play.verdict(300_003), Verdict::Dismiss));
+}
+
+#[test]
+fn a_late_word_ends_the_alarm_of_silence() {
+    let mut play = Play::met(2);
+    play.say(0, &Message::Progress { done: 1 }, 15_000);
+    play.waits_at(20_000);
+    assert!(play.watch.alarm().is_some());
+    play.say(1, &Message::Progress { done: 1 }, 20_001);
+    play.waits_at(30_000);
+    assert!(play.watch.alarm().is_none());
 }
 
 #[test]
