@@ -65,8 +65,8 @@ impl Closed {
 /// What one exchange works on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange<'a> {
-    pub(crate) call: &'a Call,
-    pub(crate) digest: u32,
+    /// Digest and descriptor of the call.
+    pub(crate) announced: (u32, [u64; 4]),
     pub(crate) operation: Operation,
     pub(crate) dtype: Dtype,
     pub(crate) operands: &'a Operands,
@@ -131,12 +131,13 @@ impl Engine {
     /// without waiting. Breaks the protocol: the communicator is for nothing else afterwards.
     #[doc(hidden)]
     pub fn post_only(&self, call: &Call) {
+        let (digest, descriptor) = call.announced();
         let epoch = self.epoch.get();
         self.member.announce(
             epoch,
             &Announcement {
-                digest: call.digest(),
-                descriptor: call.to_words(),
+                digest,
+                descriptor,
                 offset: 0,
             },
         );
@@ -221,7 +222,7 @@ impl Engine {
     /// [`Fault`] if a peer died, is late, or called something else.
     pub fn header_only(&self, call: &Call) -> Result<Closed, Box<Fault>> {
         let epoch = self.epoch.get();
-        self.enter(epoch, call, call.digest(), 0)
+        self.enter(epoch, call.announced(), 0)
             .map_err(|failed| self.fail(call, epoch, failed))?;
         Ok(self.close(epoch))
     }
@@ -262,7 +263,7 @@ impl Engine {
         chunk: u64,
         exchange: impl Fn(&Exchange<'_>) -> Result<(), Failed>,
     ) -> Result<Closed, Box<Fault>> {
-        let digest = call.digest();
+        let announced = call.announced();
         let total = request.elements.get() as usize;
         let step = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
         let mut start = 0;
@@ -270,8 +271,7 @@ impl Engine {
             let elements = step.min(total - start);
             let epoch = self.epoch.get();
             let part = Exchange {
-                call,
-                digest,
+                announced,
                 operation: request.operation,
                 dtype: request.dtype,
                 operands,
@@ -290,17 +290,17 @@ impl Engine {
 
     /// Posts this rank's header and waits for those of all peers.
     #[inline]
-    pub(crate) fn enter(&self, epoch: Epoch, call: &Call, digest: u32, offset: u64) -> Result<(), Failed> {
+    pub(crate) fn enter(&self, epoch: Epoch, (digest, descriptor): (u32, [u64; 4]), offset: u64) -> Result<(), Failed> {
         self.member.announce(
             epoch,
             &Announcement {
                 digest,
-                descriptor: call.to_words(),
+                descriptor,
                 offset,
             },
         );
         self.member
-            .await_headers(epoch, digest, &self.context())
+            .await_headers(epoch, digest, || self.context())
             .map_err(|trouble| (Phase::Header, trouble))
     }
 

@@ -53,7 +53,7 @@ impl Engine {
         // chunk does). Nobody reads this half now: every peer has posted its header of the last epoch, so it
         // has finished the one before, which used this half (docs/memory-model.md).
         unsafe { core::ptr::copy_nonoverlapping(input, staging, chunk.len()) };
-        self.enter(part.epoch, part.call, part.digest, 0)?;
+        self.enter(part.epoch, part.announced, 0)?;
         let sources = self.sources(part)?;
         let world = self.member.segment().geometry().world();
         let output = part.operands.output.wrapping_add(chunk.start);
@@ -70,7 +70,7 @@ impl Engine {
     /// As [`Engine::one_shot_pull`], with a shared input at `offset`.
     unsafe fn one_shot_in_place(&self, part: &Exchange<'_>, offset: u64) -> Result<(), Failed> {
         let chunk = part.bytes(part.start..part.start + part.elements);
-        self.enter(part.epoch, part.call, part.digest, offset)?;
+        self.enter(part.epoch, part.announced, offset)?;
         let sources = self.sources(part)?;
         let world = self.member.segment().geometry().world();
         let output = part.operands.output.wrapping_add(chunk.start);
@@ -96,7 +96,7 @@ impl Engine {
             .map_err(|trouble| (Phase::Closing, trouble))?;
         self.member.post_closing(part.epoch);
         self.member
-            .await_closings(part.epoch, &self.context())
+            .await_closings(part.epoch, || self.context())
             .map_err(|trouble| (Phase::Closing, trouble))?;
         if in_place {
             // SAFETY: both hold the chunk, and staging lies outside the arena. No peer reads the input any

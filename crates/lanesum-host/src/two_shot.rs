@@ -43,7 +43,7 @@ impl Engine {
             Input::Private(_) => unsafe { self.stage_for_peers(part, shard(self.rank())) },
             Input::Shared(offset) => offset,
         };
-        self.enter(part.epoch, part.call, part.digest, offset)?;
+        self.enter(part.epoch, part.announced, offset)?;
 
         let mut sources = self.sources(part)?;
         let mine = shard(self.rank());
@@ -69,7 +69,7 @@ impl Engine {
         }
         self.member.post_result(part.epoch);
         self.member
-            .await_results(part.epoch, &self.context())
+            .await_results(part.epoch, || self.context())
             .map_err(|trouble| (Phase::Result, trouble))?;
 
         // From here on nobody reads this rank's input: each owner is done with its shard of it.

@@ -86,13 +86,23 @@ impl Call {
     #[must_use]
     #[inline]
     pub const fn digest(&self) -> u32 {
+        self.announced().0
+    }
+
+    /// The digest and the descriptor words, for a rank that posts both.
+    #[must_use]
+    #[inline]
+    pub const fn announced(&self) -> (u32, [u64; CALL_WORDS]) {
+        let words = self.to_words();
         let [code, elements, label, ordinal] = match self {
-            Call::AllReduce { .. } | Call::Barrier { .. } => self.to_words(),
+            Call::AllReduce { .. } | Call::Barrier { .. } => words,
             Call::Split { ordinal, .. } => [KIND_SPLIT << KIND, 0, 0, *ordinal],
         };
         let what = mix32(fold(elements).wrapping_add((code as u32).wrapping_mul(GOLDEN)));
-        what.wrapping_add(fold(label).wrapping_mul(GOLDEN))
-            .wrapping_add(fold(ordinal))
+        let digest = what
+            .wrapping_add(fold(label).wrapping_mul(GOLDEN))
+            .wrapping_add(fold(ordinal));
+        (digest, words)
     }
 
     /// The call as descriptor words: packed codes, elements (or colour), label (or key), ordinal.

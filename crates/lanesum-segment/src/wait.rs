@@ -159,16 +159,22 @@ fn look_at_flag(flag: u64, epoch: Epoch, wrapped: bool) -> Look {
 }
 
 impl Member {
-    /// Waits until every peer has posted the header of `epoch`, and compares the digests.
+    /// Waits until every peer has posted the header of `epoch`, and compares the digests. `context` is asked
+    /// for only where a peer is not there yet.
     ///
     /// # Errors
     /// [`Trouble`] that says why not, at the latest after the deadline.
     #[inline]
-    pub fn await_headers(&self, epoch: Epoch, digest: u32, context: &WaitContext<'_>) -> Result<(), Trouble> {
+    pub fn await_headers<'c>(
+        &self,
+        epoch: Epoch,
+        digest: u32,
+        context: impl FnOnce() -> WaitContext<'c>,
+    ) -> Result<(), Trouble> {
         if mutants::missing_header() {
             return Ok(());
         }
-        self.await_all(context, |control| {
+        self.await_all(context, move |control| {
             // Pairs with the release store of the header in `announce`.
             let order = mutants::acquire(mutants::relaxed_header_look());
             let header = control.lines[epoch.half()].header.load(order);
@@ -187,11 +193,11 @@ impl Member {
     /// # Errors
     /// As [`Member::await_headers`].
     #[inline]
-    pub fn await_results(&self, epoch: Epoch, context: &WaitContext<'_>) -> Result<(), Trouble> {
+    pub fn await_results<'c>(&self, epoch: Epoch, context: impl FnOnce() -> WaitContext<'c>) -> Result<(), Trouble> {
         if mutants::skipped_result() {
             return Ok(());
         }
-        self.await_all(context, |control| {
+        self.await_all(context, move |control| {
             // Pairs with the release store in `post_result`. Equality: a flag can't run ahead, because its
             // owner posts the next of this half only after this rank's next header but one.
             let order = mutants::acquire(mutants::relaxed_result_look());
@@ -205,11 +211,11 @@ impl Member {
     /// # Errors
     /// As [`Member::await_headers`].
     #[inline]
-    pub fn await_closings(&self, epoch: Epoch, context: &WaitContext<'_>) -> Result<(), Trouble> {
+    pub fn await_closings<'c>(&self, epoch: Epoch, context: impl FnOnce() -> WaitContext<'c>) -> Result<(), Trouble> {
         if mutants::skipped_closing() {
             return Ok(());
         }
-        self.await_all(context, |control| {
+        self.await_all(context, move |control| {
             // Pairs with the release store in `post_closing`.
             let order = mutants::acquire(mutants::relaxed_closing_look());
             let flag = control.lines[epoch.half()].closing.load(order);
@@ -218,13 +224,17 @@ impl Member {
     }
 
     #[inline]
-    fn await_all(&self, context: &WaitContext<'_>, look: impl Fn(&Control) -> Look) -> Result<(), Trouble> {
+    fn await_all<'c>(
+        &self,
+        context: impl FnOnce() -> WaitContext<'c>,
+        look: impl Fn(&Control) -> Look,
+    ) -> Result<(), Trouble> {
         let mut pending = self.peers();
         self.poll(&mut pending, &look, |_| {})?;
         if pending.is_empty() {
             Ok(())
         } else {
-            self.await_pending(pending, context, &look)
+            self.await_pending(pending, &context(), &look)
         }
     }
 

@@ -250,7 +250,7 @@ fn a_failed_rank_takes_no_buffer_back_unnoticed() {
         let read = rank.job.exposed.load(Ordering::Relaxed);
         let believed = rank.member.confirm_reads().is_ok();
         rank.member.post_result(rank.epoch);
-        rank.member.await_results(rank.epoch, &rank.context()).unwrap();
+        rank.member.await_results(rank.epoch, || rank.context()).unwrap();
         assert!(!believed || read != TAKEN_BACK);
     }
     model(U32_WRAP, ALL, SPIN, &[fails, late]);

@@ -83,7 +83,7 @@ fn late_peers_are_named_at_the_deadline() {
     members[0].announce(FIRST, &CALL);
     members[1].announce(FIRST, &CALL);
     let start = Instant::now();
-    match members[0].await_headers(FIRST, 5, &waiter.context()) {
+    match members[0].await_headers(FIRST, 5, || waiter.context()) {
         Err(Trouble::Late { late, waited }) => {
             assert_eq!(late, RankSet::only(2));
             assert!(waited >= waiter.deadline);
@@ -93,10 +93,12 @@ fn late_peers_are_named_at_the_deadline() {
     assert!(start.elapsed() < Duration::from_secs(5));
     // A rank that comes later still finds all that was posted in time.
     members[2].announce(FIRST, &CALL);
-    assert_eq!(members[2].await_headers(FIRST, 5, &waiter.context()), Ok(()));
+    assert_eq!(members[2].await_headers(FIRST, 5, || waiter.context()), Ok(()));
     assert_eq!(members[2].announcement(1, FIRST), CALL);
-    for wait in [Member::await_results, Member::await_closings] {
-        let outcome = wait(&members[0], FIRST, &waiter.context());
+    for outcome in [
+        members[0].await_results(FIRST, || waiter.context()),
+        members[0].await_closings(FIRST, || waiter.context()),
+    ] {
         assert!(matches!(outcome, Err(Trouble::Late { .. })), "{outcome:?}");
     }
 }
@@ -105,7 +107,7 @@ fn late_peers_are_named_at_the_deadline() {
 fn faults_of_peers_end_waits_at_once() {
     let (members, _file) = members();
     let waiter = Waiter::new(60_000);
-    let wait = || members[0].await_headers(FIRST, 5, &waiter.context());
+    let wait = || members[0].await_headers(FIRST, 5, || waiter.context());
     members[1].announce(FIRST, &CALL);
     members[2].depart();
     assert_eq!(wait(), Err(Trouble::Departed { peer: 2 }));
@@ -132,7 +134,7 @@ fn another_digest_is_a_mismatch() {
     let (members, _file) = members();
     let waiter = Waiter::new(60_000);
     members[1].announce(FIRST, &CALL);
-    let outcome = members[0].await_headers(FIRST, 6, &waiter.context());
+    let outcome = members[0].await_headers(FIRST, 6, || waiter.context());
     assert_eq!(outcome, Err(Trouble::Mismatch { peer: 1 }));
 }
 
@@ -152,7 +154,7 @@ fn a_loss_is_noticed_while_waiting() {
             tally: &Tally::default(),
             ..context
         };
-        let outcome = members[0].await_headers(FIRST, 5, &context);
+        let outcome = members[0].await_headers(FIRST, 5, || context);
         assert_eq!(outcome, Err(Trouble::Died { dead: RankSet::only(1) }));
     });
 }
@@ -169,11 +171,11 @@ fn ranks_that_share_a_core_go_on() {
         let mut epoch = FIRST;
         for _ in 0..EPOCHS {
             member.announce(epoch, &CALL);
-            member.await_headers(epoch, 5, &waiter.context()).unwrap();
+            member.await_headers(epoch, 5, || waiter.context()).unwrap();
             member.post_result(epoch);
-            member.await_results(epoch, &waiter.context()).unwrap();
+            member.await_results(epoch, || waiter.context()).unwrap();
             member.post_closing(epoch);
-            member.await_closings(epoch, &waiter.context()).unwrap();
+            member.await_closings(epoch, || waiter.context()).unwrap();
             epoch = epoch.next();
         }
     };
@@ -194,7 +196,7 @@ fn long_waits_sleep() {
         Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
     };
     let before = spent();
-    let outcome = members[0].await_headers(FIRST, 5, &waiter.context());
+    let outcome = members[0].await_headers(FIRST, 5, || waiter.context());
     let used = spent() - before;
     assert!(matches!(outcome, Err(Trouble::Late { .. })));
     assert!(used < waiter.deadline / 10, "{used:?} of processor time");
@@ -222,9 +224,9 @@ proptest! {
         for member in &members {
             member.announce(FIRST, &CALL);
             let waits = [
-                member.await_headers(FIRST, 5, &waiter.context()),
-                member.await_results(FIRST, &waiter.context()),
-                member.await_closings(FIRST, &waiter.context()),
+                member.await_headers(FIRST, 5, || waiter.context()),
+                member.await_results(FIRST, || waiter.context()),
+                member.await_closings(FIRST, || waiter.context()),
                 member.confirm_reads(),
             ];
             for trouble in waits.into_iter().filter_map(Result::err) {

@@ -1,6 +1,6 @@
 //! What a call costs besides moving and adding bytes, for `cargo xtask bench overhead`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lanesum_plan::Call;
 use serde::Serialize;
@@ -25,24 +25,32 @@ const BATCHES: usize = 101;
 const BATCH: usize = 10_000;
 
 /// Measures the overhead of a call: two ranks of this process on one thread; the peer's header is there
-/// before each call, and the cost of posting it is measured alone and taken off.
+/// before each call. What posting it costs is measured beside each batch, since a processor's speed changes
+/// within seconds, by a second pair of ranks, since a rank that only posts is of no use afterwards.
 ///
 /// # Errors
-/// [`Error`] if the two ranks can't join.
+/// [`Error`] if the ranks can't join, or a call fails.
 pub fn overhead() -> Result<Overhead, Error> {
-    let (caller, peer) = pair()?;
-    let (empty, single) = (series(&caller, &peer, 0)?, series(&caller, &peer, 1)?);
-    let posting = median(&mut (0..BATCHES).map(|_| time(|| post(&peer, 0))).collect::<Vec<_>>());
+    let ((caller, peer), (_, poster)) = (pair("calls")?, pair("posts")?);
+    let [mut empty, mut single] = [Vec::with_capacity(BATCHES), Vec::with_capacity(BATCHES)];
+    for _ in 0..BATCHES {
+        let posting = time(|| {
+            post(&poster, 0);
+            Ok(())
+        })?;
+        empty.push(batch(&caller, &peer, 0)? - posting);
+        single.push(batch(&caller, &peer, 1)? - posting);
+    }
     Ok(Overhead {
-        overhead_ns: (empty - posting).max(0.0),
-        one_element_ns: (single - posting).max(0.0),
+        overhead_ns: median(&mut empty).max(0.0),
+        one_element_ns: median(&mut single).max(0.0),
         calls: (2 * BATCHES * BATCH) as u64,
     })
 }
 
 /// Two ranks that joined on two threads, both on this one.
-fn pair() -> Result<(Communicator, Communicator), Error> {
-    let name = format!("overhead-{}", std::process::id());
+fn pair(what: &str) -> Result<(Communicator, Communicator), Error> {
+    let name = format!("overhead-{what}-{}", std::process::id());
     std::thread::scope(|scope| {
         let other = scope.spawn(|| Communicator::builder(1, 2, name.as_str()).join());
         let caller = Communicator::builder(0, 2, name.as_str()).join();
@@ -56,23 +64,15 @@ fn pair() -> Result<(Communicator, Communicator), Error> {
     })
 }
 
-fn series(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<f64, Error> {
-    let mut buffer = vec![1.0f32; elements];
-    let mut failed = None;
-    let mut batches: Vec<f64> = (0..BATCHES)
-        .map(|_| {
-            time(|| {
-                post(peer, elements);
-                match caller.all_reduce(AllReduce::in_place(&mut buffer)) {
-                    Ok(issued) => {
-                        std::hint::black_box(&issued);
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            })
-        })
-        .collect();
-    failed.map_or_else(|| Ok(median(&mut batches)), Err)
+/// Nanoseconds of one call and of posting its peer's header.
+fn batch(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<f64, Error> {
+    let mut buffer = [1.0f32; 1];
+    time(|| {
+        post(peer, elements);
+        let issued = caller.all_reduce(AllReduce::in_place(&mut buffer[..elements]))?;
+        std::hint::black_box(&issued);
+        Ok(())
+    })
 }
 
 /// Posts the header of the call that the other side is about to make.
@@ -89,12 +89,12 @@ fn post(peer: &Communicator, elements: usize) {
 }
 
 /// Nanoseconds of one run of `body`, over a batch.
-fn time(mut body: impl FnMut()) -> f64 {
+fn time(mut body: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let start = Instant::now();
     for _ in 0..BATCH {
-        body();
+        body()?;
     }
-    Duration::as_secs_f64(&start.elapsed()) * 1e9 / BATCH as f64
+    Ok(start.elapsed().as_secs_f64() * 1e9 / BATCH as f64)
 }
 
 fn median(values: &mut [f64]) -> f64 {

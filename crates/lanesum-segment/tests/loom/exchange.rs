@@ -168,7 +168,7 @@ impl Rank {
     }
 
     pub fn headers(&self, digest: u32) -> Result<(), Trouble> {
-        self.member.await_headers(self.epoch, digest, &self.context())
+        self.member.await_headers(self.epoch, digest, || self.context())
     }
 
     fn check_announcements(&self, digest: u32) {
@@ -266,7 +266,7 @@ impl Rank {
     }
 
     fn copy_sums(&self) -> Result<(), Trouble> {
-        self.member.await_results(self.epoch, &self.context())?;
+        self.member.await_results(self.epoch, || self.context())?;
         for owner in 0..self.job.world {
             assert_eq!(self.staging(owner).read(self.job.world), self.sum(owner));
         }
@@ -307,7 +307,7 @@ impl Rank {
         }
         self.member.confirm_reads().unwrap();
         self.member.post_closing(self.epoch);
-        self.member.await_closings(self.epoch, &self.context()).unwrap();
+        self.member.await_closings(self.epoch, || self.context()).unwrap();
         self.overwrite_shared();
         self.finish();
     }
