@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// Posts this rank's header and waits for those of all peers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self, epoch: Epoch, (digest, descriptor): (u32, [u64; 4]), offset: u64) -> Result<(), Failed> {
         self.member.announce(
             epoch,
