@@ -72,11 +72,13 @@ pub(crate) struct Head {
     pub(crate) first_epoch: AtomicU64,
     pub(crate) digest: AtomicU64,
     pub(crate) total: AtomicU64,
+    pub(crate) reserved: [u64; 49],
     pub(crate) sleepers: Sleepers,
 }
 
-/// Which ranks sleep, a bit each, on a cache line of its own.
-#[repr(C, align(128))]
+/// Which ranks sleep, a bit each, on a cache line of its own, at a place in its page where no rank's page has a
+/// line: a load right after a store that agrees in the low 12 bits of its address would wait for it.
+#[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     pub(crate) bits: AtomicU64,
@@ -90,7 +92,7 @@ const _: () = {
     assert!(offset_of!(Head, version) == 8 && offset_of!(Head, world) == 12);
     assert!(offset_of!(Head, staging) == 16 && offset_of!(Head, shared) == 24);
     assert!(offset_of!(Head, first_epoch) == 32 && offset_of!(Head, digest) == 40);
-    assert!(offset_of!(Head, total) == 48 && offset_of!(Head, sleepers) == 128);
+    assert!(offset_of!(Head, total) == 48 && offset_of!(Head, sleepers) == 448);
     assert!(offset_of!(Control, lines) == 0 && size_of::<Line>() == 128);
     assert!(offset_of!(Control, status) == 256 && offset_of!(Control, bell) == 384);
     assert!(offset_of!(Line, header) == 0 && offset_of!(Line, descriptor) == 8);

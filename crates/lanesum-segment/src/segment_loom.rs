@@ -59,6 +59,7 @@ impl Segment {
             first_epoch: word(0),
             digest: word(0),
             total: word(0),
+            reserved: [0; 49],
             sleepers: Sleepers { bits: word(0) },
         };
         let controls = (0..geometry.world()).map(|_| control(&geometry)).collect();
