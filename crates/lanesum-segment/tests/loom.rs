@@ -212,7 +212,12 @@ fn the_dead_have_kept_their_word() {
     }
     fn stays(rank: &mut Rank) {
         rank.two_shot();
-        assert_eq!(rank.try_header_only(), Err(Trouble::Died { dead: RankSet::only(0) }));
+        assert_eq!(
+            rank.try_header_only(),
+            Err(Trouble::Died {
+                dead: lanesum_segment::RankSet::only(0)
+            })
+        );
     }
     model(U32_WRAP, 3, WARY, &[dies, stays]);
 }

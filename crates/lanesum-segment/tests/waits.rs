@@ -113,6 +113,14 @@ fn faults_of_peers_end_waits_at_once() {
     assert_eq!(wait(), Err(Trouble::Departed { peer: 2 }));
     waiter.lost.note(2);
     assert_eq!(wait(), Err(Trouble::Died { dead: RankSet::only(2) }));
+    // All that are known dead are named, also those that are not waited for.
+    waiter.lost.note(1);
+    assert_eq!(
+        wait(),
+        Err(Trouble::Died {
+            dead: RankSet::all(3).without(0)
+        })
+    );
     // A peer that is not waited for has failed: its record holds the cause. Only the first counts.
     assert_eq!(members[0].confirm_reads(), Ok(()));
     members[1].fail(&RECORD);

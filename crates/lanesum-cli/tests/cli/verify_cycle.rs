@@ -1,6 +1,6 @@
 //! `lanesum verify-cycle` with real rank processes: its report, and what it says of ranks that die or stop.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -300,6 +300,17 @@ fn a_rank_0_that_cannot_serve_is_the_cause() {
     );
     assert_eq!(told["failed_ranks"], json!([0]), "{told}");
     assert!(started.elapsed() < Duration::from_secs(15), "{told}");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_with_a_remedy() {
+    let script = "ulimit -f 100; exec \"$0\" verify-cycle --ranks 2 --cycles 1 --json";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_lanesum")]);
+    let output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert_eq!(output.status.code(), Some(1));
+    let failure: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(failure["hint"].as_str().unwrap().contains("ulimit -f"), "{failure}");
 }
 
 #[test]
