@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanesum_plan::{Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
+use lanesum_plan::{Announced, Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
 use lanesum_segment::{
     Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
 };
@@ -66,7 +66,7 @@ impl Closed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange<'a> {
     /// Digest and descriptor of the call.
-    pub(crate) announced: (u32, [u64; 4]),
+    pub(crate) announced: &'a Announced,
     pub(crate) operation: Operation,
     pub(crate) dtype: Dtype,
     pub(crate) operands: &'a Operands,
@@ -130,8 +130,8 @@ impl Engine {
     /// Posts the header of the next exchange and does not wait for the peers, to measure a peer's call
     /// without waiting. Breaks the protocol: the communicator is for nothing else afterwards.
     #[doc(hidden)]
-    pub fn post_only(&self, call: &Call) {
-        let (digest, descriptor) = call.announced();
+    pub fn post_only(&self, announced: &Announced) {
+        let (digest, descriptor) = (announced.digest(), announced.words());
         let epoch = self.epoch.get();
         self.member.announce(
             epoch,
@@ -220,10 +220,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`Fault`] if a peer died, is late, or called something else.
-    pub fn header_only(&self, call: &Call) -> Result<Closed, Box<Fault>> {
+    pub fn header_only(&self, announced: &Announced) -> Result<Closed, Box<Fault>> {
         let epoch = self.epoch.get();
-        self.enter(epoch, call.announced(), 0)
-            .map_err(|failed| self.fail(call, epoch, failed))?;
+        self.enter(epoch, announced, 0)
+            .map_err(|failed| self.fail(announced, epoch, failed))?;
         Ok(self.close(epoch))
     }
 
@@ -234,13 +234,14 @@ impl Engine {
     /// As [`Engine::header_only`].
     pub fn gather_calls(&self, call: &Call) -> Result<Vec<Call>, Box<Fault>> {
         let epoch = self.epoch.get();
-        let _closed = self.header_only(call)?;
+        let announced = call.announced();
+        let _closed = self.header_only(&announced)?;
         let world = self.member.segment().geometry().world();
         (0..world)
             .map(|rank| match rank == self.member.rank() {
                 true => Ok(*call),
                 false => Call::from_words(self.member.announcement(rank, epoch).descriptor)
-                    .ok_or_else(|| self.fail(call, epoch, (Phase::Header, Trouble::Corrupt { peer: rank }))),
+                    .ok_or_else(|| self.fail(&announced, epoch, (Phase::Header, Trouble::Corrupt { peer: rank }))),
             })
             .collect()
     }
@@ -257,13 +258,12 @@ impl Engine {
     /// Runs a message as a row of exchanges of at most `chunk` elements, an epoch each.
     pub(crate) fn stream(
         &self,
-        call: &Call,
+        announced: &Announced,
         request: &Request,
         operands: &Operands,
         chunk: u64,
         exchange: impl Fn(&Exchange<'_>) -> Result<(), Failed>,
     ) -> Result<Closed, Box<Fault>> {
-        let announced = call.announced();
         let total = request.elements.get() as usize;
         let step = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
         let mut start = 0;
@@ -279,7 +279,7 @@ impl Engine {
                 start,
                 elements,
             };
-            exchange(&part).map_err(|failed| self.fail(call, epoch, failed))?;
+            exchange(&part).map_err(|failed| self.fail(announced, epoch, failed))?;
             let closed = self.close(epoch);
             start += elements;
             if start >= total {
@@ -290,12 +290,13 @@ impl Engine {
 
     /// Posts this rank's header and waits for those of all peers.
     #[inline(always)]
-    pub(crate) fn enter(&self, epoch: Epoch, (digest, descriptor): (u32, [u64; 4]), offset: u64) -> Result<(), Failed> {
+    pub(crate) fn enter(&self, epoch: Epoch, announced: &Announced, offset: u64) -> Result<(), Failed> {
+        let digest = announced.digest();
         self.member.announce(
             epoch,
             &Announcement {
                 digest,
-                descriptor,
+                descriptor: announced.words(),
                 offset,
             },
         );
@@ -369,10 +370,14 @@ impl Engine {
     }
 
     #[cold]
-    fn fail(&self, call: &Call, epoch: Epoch, (phase, trouble): Failed) -> Box<Fault> {
+    fn fail(&self, announced: &Announced, epoch: Epoch, (phase, trouble): Failed) -> Box<Fault> {
         let scene = Scene {
             own: self.rank,
-            call: *call,
+            // Words that this rank has packed itself always tell a call.
+            call: Call::from_words(announced.words()).unwrap_or(Call::Barrier {
+                label: None,
+                ordinal: 0,
+            }),
             epoch: epoch.get(),
             phase,
         };

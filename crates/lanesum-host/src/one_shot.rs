@@ -2,7 +2,7 @@
 //!
 //! Bytes for each rank: S written (private buffers), (W - 1) S read from peers, one wait for the slowest.
 
-use lanesum_plan::{Call, OneShotPull, Request};
+use lanesum_plan::{Announced, OneShotPull, Request};
 use lanesum_segment::Phase;
 
 use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
@@ -21,12 +21,12 @@ impl Engine {
     pub unsafe fn one_shot_pull(
         &self,
         algorithm: &OneShotPull,
-        call: &Call,
+        announced: &Announced,
         request: &Request,
         operands: &Operands,
     ) -> Result<Closed, Box<Fault>> {
         self.stream(
-            call,
+            announced,
             request,
             operands,
             algorithm.chunk().get(),

@@ -3,7 +3,7 @@
 //! Bytes for each rank: S (W - 1) / W written (private buffers), as much read from peers, S / W of results
 //! written, S (W - 1) / W read back; two waits. The result is rounded once, by the owner.
 
-use lanesum_plan::{Call, Rank, Request, TwoShotPull};
+use lanesum_plan::{Announced, Rank, Request, TwoShotPull};
 use lanesum_segment::Phase;
 
 use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
@@ -20,11 +20,11 @@ impl Engine {
     pub unsafe fn two_shot_pull(
         &self,
         algorithm: &TwoShotPull,
-        call: &Call,
+        announced: &Announced,
         request: &Request,
         operands: &Operands,
     ) -> Result<Closed, Box<Fault>> {
-        self.stream(call, request, operands, algorithm.chunk().get(), |part| {
+        self.stream(announced, request, operands, algorithm.chunk().get(), |part| {
             // SAFETY: passed on from the caller.
             unsafe { self.two_shot_part(algorithm, part) }
         })

@@ -86,23 +86,22 @@ impl Call {
     #[must_use]
     #[inline]
     pub const fn digest(&self) -> u32 {
-        self.announced().0
+        self.announced().digest
     }
 
-    /// The digest and the descriptor words, for a rank that posts both.
+    /// What a rank posts of this call.
     #[must_use]
     #[inline]
-    pub const fn announced(&self) -> (u32, [u64; CALL_WORDS]) {
-        let words = self.to_words();
-        let [code, elements, label, ordinal] = match self {
-            Call::AllReduce { .. } | Call::Barrier { .. } => words,
-            Call::Split { ordinal, .. } => [KIND_SPLIT << KIND, 0, 0, *ordinal],
-        };
-        let what = mix32(fold(elements).wrapping_add((code as u32).wrapping_mul(GOLDEN)));
-        let digest = what
-            .wrapping_add(fold(label).wrapping_mul(GOLDEN))
-            .wrapping_add(fold(ordinal));
-        (digest, words)
+    pub const fn announced(&self) -> Announced {
+        match self {
+            Call::AllReduce {
+                request,
+                algorithm,
+                ordinal,
+            } => Announced::all_reduce(request, *algorithm, *ordinal),
+            Call::Barrier { .. } => Announced::of(self.to_words(), self.to_words()),
+            Call::Split { ordinal, .. } => Announced::of(self.to_words(), [KIND_SPLIT << KIND, 0, 0, *ordinal]),
+        }
     }
 
     /// The call as descriptor words: packed codes, elements (or colour), label (or key), ordinal.
@@ -114,16 +113,7 @@ impl Call {
                 request,
                 algorithm,
                 ordinal,
-            } => {
-                let (labelled, label) = pack(request.label);
-                let code = KIND_ALL_REDUCE << KIND
-                    | labelled
-                    | request.buffers.code() << BUFFERS
-                    | request.dtype.code() << DTYPE
-                    | request.operation.code() << OPERATION
-                    | algorithm.code();
-                [code, request.elements.get(), label, *ordinal]
-            }
+            } => all_reduce_words(request, *algorithm, *ordinal),
             Call::Barrier { label, ordinal } => {
                 let (labelled, label) = pack(*label);
                 [KIND_BARRIER << KIND | labelled, 0, label, *ordinal]
@@ -164,6 +154,60 @@ impl Call {
         };
         (call.to_words() == words).then_some(call)
     }
+}
+
+/// What a rank posts of a call: its digest, and the words from which peers can tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced {
+    digest: u32,
+    words: [u64; CALL_WORDS],
+}
+
+impl Announced {
+    /// Of an all-reduce, without making a [`Call`] of it first: copying a request right after its fields were stored
+    /// one by one stalls the processor for longer than the digest takes.
+    #[must_use]
+    #[inline]
+    pub const fn all_reduce(request: &Request, algorithm: AlgorithmName, ordinal: u64) -> Announced {
+        let words = all_reduce_words(request, algorithm, ordinal);
+        Announced::of(words, words)
+    }
+
+    #[inline]
+    const fn of(words: [u64; CALL_WORDS], compared: [u64; CALL_WORDS]) -> Announced {
+        let [code, elements, label, ordinal] = compared;
+        let what = mix32(fold(elements).wrapping_add((code as u32).wrapping_mul(GOLDEN)));
+        let digest = what
+            .wrapping_add(fold(label).wrapping_mul(GOLDEN))
+            .wrapping_add(fold(ordinal));
+        Announced { digest, words }
+    }
+
+    /// The digest: [`Call::digest`].
+    #[must_use]
+    #[inline]
+    pub const fn digest(&self) -> u32 {
+        self.digest
+    }
+
+    /// The words: [`Call::to_words`].
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> [u64; CALL_WORDS] {
+        self.words
+    }
+}
+
+#[inline]
+const fn all_reduce_words(request: &Request, algorithm: AlgorithmName, ordinal: u64) -> [u64; CALL_WORDS] {
+    let (labelled, label) = pack(request.label);
+    let code = KIND_ALL_REDUCE << KIND
+        | labelled
+        | request.buffers.code() << BUFFERS
+        | request.dtype.code() << DTYPE
+        | request.operation.code() << OPERATION
+        | algorithm.code();
+    [code, request.elements.get(), label, ordinal]
 }
 
 /// A label as the bit that says it is there and the word that holds it.

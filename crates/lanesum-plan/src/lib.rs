@@ -52,7 +52,7 @@ mod tree;
 mod words;
 
 pub use algorithm::{Algorithm, AlgorithmName, Alone, Engine, HeaderOnly, LINE, OneShotPull, Path, TwoShotPull};
-pub use call::{CALL_WORDS, Call};
+pub use call::{Announced, CALL_WORDS, Call};
 pub use cost::CostModel;
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, Verdict};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lanesum_plan::Call;
+use lanesum_plan::Announced;
 use serde::Serialize;
 
 use crate::buffers::AllReduce;
@@ -80,11 +80,8 @@ fn post(peer: &Communicator, elements: usize) {
     let mut nothing = [0.0f32; 1];
     if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment()) {
         let algorithm = peer.plan.decide(&request).name();
-        peer.engine.post_only(&Call::AllReduce {
-            request,
-            algorithm,
-            ordinal: peer.next_ordinal(),
-        });
+        peer.engine
+            .post_only(&Announced::all_reduce(&request, algorithm, peer.next_ordinal()));
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lanesum_host::{Engine, Input, Operands};
 use lanesum_plan::{
-    Algorithm, Buffers, Bytes, Call, Dtype, Elements, Explanation, Label, Operation, Plan, Rank, ReductionTree,
-    Request, Topology, WorldSize,
+    Algorithm, Announced, Buffers, Bytes, Call, Dtype, Elements, Explanation, Label, Operation, Plan, Rank,
+    ReductionTree, Request, Topology, WorldSize,
 };
 use lanesum_rendezvous::Watch;
 use lanesum_segment::{Arena, ForkGuard};
@@ -168,22 +168,18 @@ impl Communicator {
         }
         let decided = self.plan.decide(request);
         let named = self.named(&decided, request.bytes());
-        let call = Call::AllReduce {
-            request: *request,
-            algorithm: named.algorithm,
-            ordinal: named.ordinal,
-        };
+        let announced = Announced::all_reduce(request, named.algorithm, named.ordinal);
         let outcome = match &decided {
             // SAFETY: passed on from the caller.
             Algorithm::Alone(_) => Ok(unsafe { self.engine.alone(request, operands) }),
-            Algorithm::HeaderOnly(_) => self.engine.header_only(&call),
+            Algorithm::HeaderOnly(_) => self.engine.header_only(&announced),
             // SAFETY: passed on from the caller.
             Algorithm::OneShotPull(algorithm) => unsafe {
-                self.engine.one_shot_pull(algorithm, &call, request, operands)
+                self.engine.one_shot_pull(algorithm, &announced, request, operands)
             },
             // SAFETY: passed on from the caller.
             Algorithm::TwoShotPull(algorithm) => unsafe {
-                self.engine.two_shot_pull(algorithm, &call, request, operands)
+                self.engine.two_shot_pull(algorithm, &announced, request, operands)
             },
         };
         match outcome {
@@ -206,10 +202,13 @@ impl Communicator {
     pub fn barrier(&self) -> Result<Issued, Error> {
         self.usable()?;
         let named = self.named(&self.plan.decide_barrier(), Bytes::new(0));
-        let closed = self.engine.header_only(&Call::Barrier {
-            label: None,
-            ordinal: named.ordinal,
-        })?;
+        let closed = self.engine.header_only(
+            &Call::Barrier {
+                label: None,
+                ordinal: named.ordinal,
+            }
+            .announced(),
+        )?;
         self.ledger.note(named.algorithm, named.bytes);
         Ok(Issued::Done(Receipt::of(named, closed)))
     }
