@@ -48,6 +48,15 @@ pub enum XtaskError {
     /// A generated file differs from what the sources say now.
     #[error("{} is stale:\n{difference}", .path.display())]
     Stale { path: PathBuf, difference: String },
+    /// The compilers for GPUs, which the images are made with.
+    #[error("the pinned compilers for GPUs cannot be had: {reason}")]
+    NoCompilers { reason: String },
+    /// The kernels are not what they have to be.
+    #[error("the kernels are refused:{}", first_of(.problems))]
+    Kernels { problems: Vec<String> },
+    /// The shipped images are not those of the sources.
+    #[error("the shipped images differ from what the sources give:{}", first_of(.files))]
+    StaleImages { files: Vec<String> },
     /// The library refused.
     #[error(transparent)]
     Lanesum(#[from] lanesum::Error),
@@ -70,6 +79,15 @@ impl XtaskError {
             XtaskError::Stale { .. } => "run `cargo xtask docs` and commit what it writes",
             XtaskError::Late { .. } => "a wait without a deadline is a bug here: look for the test that hangs",
             XtaskError::NothingRun { .. } => "a moved or renamed test must be named again in xtask/src/test",
+            XtaskError::NoCompilers { .. } => {
+                "this needs python3 with pip, a package index that pip reaches, and 400 MB below the target folder; \
+                 wheels that are put into its folder kernels/wheels by hand are taken from there"
+            }
+            XtaskError::Kernels { .. } => {
+                "the lists are kernels/lanesum.cu and the types of lanesum-plan; spills and registers go with fewer values \
+                 alive in the named function"
+            }
+            XtaskError::StaleImages { .. } => "run `cargo xtask kernels` and commit what it writes",
             XtaskError::Lanesum(error) => return error.hint(),
             XtaskError::CannotStart { .. }
             | XtaskError::Failed { .. }
@@ -81,6 +99,16 @@ impl XtaskError {
         };
         Some(hint.to_owned())
     }
+}
+
+/// The first few of a list that may be long.
+fn first_of(lines: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = quoted(&lines[..lines.len().min(SHOWN)]);
+    if lines.len() > SHOWN {
+        text += &format!("\n    and {} more", lines.len() - SHOWN);
+    }
+    text
 }
 
 fn quoted(lines: &[String]) -> String {

@@ -11,6 +11,7 @@
 mod bench;
 mod docs;
 mod error;
+mod kernels;
 mod process;
 mod tally;
 mod test;
@@ -39,6 +40,8 @@ enum Chore {
     Ci,
     /// Write the generated files: docs/environment.md and docs/cli.md
     Docs(docs::Arguments),
+    /// Compile the GPU kernels and write the images that are shipped
+    Kernels(kernels::Arguments),
     /// Measure, with checked answers, against the peers in the same run
     Bench(bench::Arguments),
 }
@@ -66,6 +69,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
             Err(process::become_it(&mut script))
         }
         Chore::Docs(arguments) => docs::run(&workspace, arguments),
+        Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
     }
 }

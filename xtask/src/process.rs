@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The same once both pipes are closed: the end is near.
 const LOOK_CLOSED: Duration = Duration::from_millis(2);
+
+/// For what is still in the pipes of a child that ended; only who left its group could hold them open so long.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How many lines of output an error shows.
 const LAST_LINES: usize = 15;
@@ -97,7 +100,7 @@ pub fn follow(
         // A grandchild may hold the pipes open after the child's end: it is ended, not waited for.
         if silent && let Some(status) = ended(&mut child, command)? {
             end(&mut child, command)?;
-            return Ok(Outcome::Exited(status));
+            return Ok(last_words(&lines, status, each));
         }
         // Pairs with the signal handler's store; nothing else is published by it.
         if interrupted.load(Ordering::Relaxed) {
@@ -111,6 +114,18 @@ pub fn follow(
             return Err(XtaskError::Late { command, deadline });
         }
     }
+}
+
+/// Gives the lines that the child left in its pipes. They close with its group, so this ends soon; a busy machine may take longer to
+/// read them than [`LOOK`], and a count or a report that misses lines would be wrong.
+fn last_words(lines: &Receiver<String>, status: ExitStatus, each: &mut dyn FnMut(&str) -> Next) -> Outcome {
+    let ended = Instant::now();
+    while let Ok(line) = lines.recv_timeout(LAST_WORDS.saturating_sub(ended.elapsed())) {
+        if each(&line) == Next::Enough {
+            return Outcome::CutShort;
+        }
+    }
+    Outcome::Exited(status)
 }
 
 /// Runs `command` and returns the lines it printed.
@@ -277,6 +292,21 @@ mod tests {
         let started = Instant::now();
         assert!(capture(&mut shell("sleep 60 &"), Duration::from_secs(30)).is_ok());
         assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn no_line_is_lost_when_they_are_read_late() {
+        let mut lines = 0;
+        let slowly = &mut |_: &str| {
+            lines += 1;
+            if lines == 1 {
+                std::thread::sleep(3 * LOOK);
+            }
+            Next::Continue
+        };
+        let outcome = follow(&mut shell("seq 20000; seq 20000 >&2"), Duration::from_secs(30), slowly);
+        assert!(outcome.is_ok_and(Outcome::success));
+        assert_eq!(lines, 40_000);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use lanesum::EngineChoice;
 use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
 
 use crate::verify_cycle::speculation::KNOWN;
@@ -62,6 +63,7 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   lanesum verify-cycle
   lanesum verify-cycle --ranks 8 --json
+  lanesum verify-cycle --engine cuda --ranks 4
   lanesum verify-cycle --layers 80 --tokens 4 --hidden 8192 --dtype f16
   lanesum verify-cycle --compute-ms 6.2 --draft-ms 0.8 --accepted 2.1
 
@@ -71,7 +73,8 @@ Exit code: 0 if all were right, 1 if not or if a rank was lost, 2 for bad argume
 const SELFTEST_EXAMPLES: &str = "\
 Examples:
   lanesum selftest
-  lanesum selftest --ranks 3 --json";
+  lanesum selftest --ranks 3 --json
+  lanesum selftest --engine cuda";
 
 const LAUNCH_EXAMPLES: &str = "\
 Examples:
@@ -92,7 +95,7 @@ const RANKS: std::ops::RangeInclusive<i64> = 1..=WORLD_MAX as i64;
 /// `lanesum verify-cycle`
 #[derive(Debug, Args)]
 pub struct VerifyCycle {
-    /// How many ranks [default: the CPUs this process may use, but 2 to 8]
+    /// How many ranks [default: the GPUs or, on the host, the CPUs that this process may use, but 2 to 8]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
     pub ranks: Option<u8>,
     /// Layers of the model; each has two sums
@@ -110,9 +113,13 @@ pub struct VerifyCycle {
     /// How often the cycle is timed
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub cycles: u32,
-    /// Sum from memory of the caller's own, or from memory that the communicator shares
+    /// Sum from memory of the caller's own (with the engine cuda that of its GPU), or, on the host, from memory that the
+    /// communicator shares
     #[arg(long, default_value_t = Buffers::Private, value_parser = buffers())]
     pub buffers: Buffers,
+    /// Sum on GPUs if all ranks can attach one, insist on the host, or insist on GPUs
+    #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
+    pub engine: EngineChoice,
     /// Let the plan decide, or insist on one algorithm
     #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
     pub algorithm: AlgorithmChoice,
@@ -157,8 +164,11 @@ pub struct Selftest {
     /// The largest number of ranks to test [default: 8]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
     pub ranks: Option<u8>,
+    /// Test the host and, if there are any, GPUs; or only one of them
+    #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
+    pub engine: EngineChoice,
     /// Run only this case, as a failure printed it
-    #[arg(long, value_name = "JSON", conflicts_with = "ranks")]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["ranks", "engine"])]
     pub case: Option<String>,
     /// Write one JSON object instead of tables
     #[arg(long)]
@@ -203,11 +213,19 @@ pub struct ExecRank {
 }
 
 /// The algorithms that may be insisted on; the others are for requests of their own (one rank, no elements).
-const PINNABLE: [AlgorithmName; 2] = [AlgorithmName::OneShotPull, AlgorithmName::TwoShotPull];
+const PINNABLE: [AlgorithmName; 3] = [
+    AlgorithmName::OneShotPull,
+    AlgorithmName::TwoShotPull,
+    AlgorithmName::OneShotPush,
+];
 
 fn algorithms() -> impl TypedValueParser<Value = AlgorithmChoice> {
     let words = std::iter::once("auto").chain(PINNABLE.map(AlgorithmName::name));
     PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(|word| word.parse::<AlgorithmChoice>())
+}
+
+fn engines() -> impl TypedValueParser<Value = EngineChoice> {
+    PossibleValuesParser::new(EngineChoice::ALL.map(|(name, _)| name)).try_map(|word| word.parse::<EngineChoice>())
 }
 
 fn dtypes() -> impl TypedValueParser<Value = Dtype> {
@@ -215,7 +233,7 @@ fn dtypes() -> impl TypedValueParser<Value = Dtype> {
 }
 
 fn buffers() -> impl TypedValueParser<Value = Buffers> {
-    PossibleValuesParser::new(Buffers::ALL.map(Buffers::name)).try_map(|word| word.parse::<Buffers>())
+    PossibleValuesParser::new(Buffers::HOST.map(Buffers::name)).try_map(|word| word.parse::<Buffers>())
 }
 
 /// A step of a quarter of an hour, or a million tokens, is no step.
@@ -262,6 +280,7 @@ mod tests {
             (Dtype::Bf16, 50, None)
         );
         assert_eq!(arguments.algorithm, AlgorithmChoice::Auto);
+        assert_eq!(arguments.engine, EngineChoice::Auto);
     }
 
     #[test]
@@ -299,6 +318,8 @@ mod tests {
             "--plain-sum-us=-0.1",
             "--algorithm=alone",
             "--buffers=mine",
+            "--buffers=device",
+            "--engine=rocm",
             "--deadline-ms=0",
         ] {
             assert!(

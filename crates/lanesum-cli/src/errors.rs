@@ -37,6 +37,9 @@ pub enum CliError {
     /// Nobody reads the output any more.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
+    /// No GPU can be had, and nothing else would do.
+    #[error(transparent)]
+    Cuda(#[from] lanesum::CudaError),
     /// A report that cannot be written as JSON.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -118,6 +121,7 @@ impl CliError {
                     .into()
             }),
             Self::Run { hint, .. } => hint.clone(),
+            Self::Cuda(error) => Some(error.hint()),
             Self::Interrupted { .. } | Self::Output(_) | Self::Json(_) => None,
         }
     }
@@ -126,7 +130,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage { .. } => 2,
-            Self::System { .. } | Self::Json(_) | Self::Run { .. } => 1,
+            Self::System { .. } | Self::Cuda(_) | Self::Json(_) | Self::Run { .. } => 1,
             Self::Interrupted { signal } => Ending::Signal(*signal).exit_code(),
             Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => 141,
             Self::Output(_) => 1,

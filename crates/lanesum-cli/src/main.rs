@@ -5,6 +5,7 @@
 mod arguments;
 mod cores;
 mod deadline;
+mod engines;
 mod errors;
 mod launch;
 mod progress;

@@ -1,4 +1,4 @@
-//! `lanesum selftest`: the conformance cases on this machine, with ranks as processes and as threads.
+//! `lanesum selftest`: the conformance cases on this machine, on the host and on GPUs, with ranks as processes and as threads.
 //!
 //! The cases and their judge are the library's own test suite (`lanesum-conformance`); here it is only started and its
 //! outcomes are told.
@@ -6,15 +6,18 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use lanesum::EngineChoice;
 use lanesum_conformance::processes::{self, Program};
-use lanesum_conformance::{Budget, Case, Options, Outcome, Summary, cases_at, threads};
-use lanesum_plan::WorldSize;
+use lanesum_conformance::{Budget, Case, Options, Outcome, Summary, cases_at, device_cases_at, threads};
+use lanesum_plan::{Engine, WorldSize};
 use serde_json::{Value, json};
 
 use crate::arguments::Selftest;
+use crate::engines::{self, Found, STAND_IN};
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
 use crate::spawn::end_on_signals;
+use crate::verify_cycle;
 
 /// The hidden subcommand that is a rank.
 const RANK: &str = "selftest-rank";
@@ -30,21 +33,12 @@ const PATIENCE: Options = Options {
 pub fn run(arguments: &Selftest) -> Result<(), CliError> {
     end_on_signals(arguments.json)?;
     let start = Instant::now();
-    let (most, cases) = match &arguments.case {
-        Some(text) => {
-            let case = read_case(text)?;
-            (case.setting.world.get(), vec![case])
-        }
-        None => {
-            let most = arguments.ranks.map_or(8, usize::from);
-            (most, cases_at(Budget::Quick, &worlds_up_to(most)))
-        }
-    };
+    let selection = Selection::of(arguments)?;
     let program = Program::this(RANK).map_err(|source| CliError::System {
         what: "find the path of this program".into(),
         source,
     })?;
-    let mut telling = Telling::new(2 * cases.len() as u64, arguments.json);
+    let mut telling = Telling::new(2 * selection.count() as u64, arguments.json);
     let mut lost = None;
     let mut observe = |outcome: &Outcome| {
         // The first lost reader is told at the end: the suite goes on whatever its observer does.
@@ -52,12 +46,117 @@ pub fn run(arguments: &Selftest) -> Result<(), CliError> {
             lost.get_or_insert(error);
         }
     };
-    let summary =
-        processes::run(&program, &cases, &PATIENCE, &mut observe) + threads::run(&cases, &PATIENCE, &mut observe);
+    let mut summary = Summary::default();
+    for cases in [&selection.host, &selection.device] {
+        summary = summary + processes::run(&program, cases, &PATIENCE, &mut observe);
+        summary = summary + threads::run(cases, &PATIENCE, &mut observe);
+    }
     if let Some(error) = lost {
         return Err(error);
     }
-    telling.conclude(most, &cases, summary, start.elapsed())
+    telling.conclude(&selection, summary, start.elapsed())
+}
+
+/// The cases to run.
+struct Selection {
+    /// The largest world.
+    most: usize,
+    host: Vec<Case>,
+    device: Vec<Case>,
+    /// Whether the driver is the tests' stand-in.
+    stand_in: bool,
+    /// Why GPUs are not tested, or not at all world sizes, though nobody insisted on the host.
+    not_cuda: Option<String>,
+}
+
+impl Selection {
+    fn of(arguments: &Selftest) -> Result<Self, CliError> {
+        if let Some(text) = &arguments.case {
+            return Self::alone(read_case(text)?);
+        }
+        let most = arguments.ranks.map_or(8, usize::from);
+        engines::check_world(arguments.engine, most)?;
+        let found = engines::look(arguments.engine)?;
+        let worlds = worlds_up_to(most);
+        let host = match arguments.engine {
+            EngineChoice::Auto | EngineChoice::Host => cases_at(Budget::Quick, &worlds),
+            EngineChoice::Cuda => vec![],
+        };
+        let (device, apart) = match found.choice {
+            EngineChoice::Host => (vec![], None),
+            EngineChoice::Cuda => (device_cases_at(Budget::Quick, &worlds), None),
+            EngineChoice::Auto => usable(device_cases_at(Budget::Quick, &worlds), &found)?,
+        };
+        Ok(Self {
+            most,
+            host,
+            device,
+            stand_in: found.stand_in(),
+            not_cuda: found.without.or(apart),
+        })
+    }
+
+    fn alone(case: Case) -> Result<Self, CliError> {
+        let (found, host, device): (Found, _, _) = match case.setting.engine {
+            Engine::Host => (engines::look(EngineChoice::Host)?, vec![case], vec![]),
+            Engine::Cuda => (engines::look(EngineChoice::Cuda)?, vec![], vec![case]),
+        };
+        Ok(Self {
+            most: case.setting.world.get(),
+            host,
+            device,
+            stand_in: found.stand_in(),
+            not_cuda: None,
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.host.len() + self.device.len()
+    }
+
+    /// What was run, in words.
+    fn told(&self, time: Duration) -> String {
+        let mut text = String::new();
+        if self.stand_in {
+            text.push_str(&format!("{STAND_IN}\n"));
+        }
+        text.push_str(&format!(
+            "{} case{} at up to {} ranks, each with processes and with threads, in {:.1} s\n",
+            self.count(),
+            if self.count() == 1 { "" } else { "s" },
+            self.most,
+            time.as_secs_f64(),
+        ));
+        let engines: Vec<String> = self.engines().iter().map(Engine::to_string).collect();
+        text.push_str(&format!("engines: {}\n", engines.join(", ")));
+        if let Some(reason) = &self.not_cuda {
+            text.push_str(&format!("not cuda: {reason}\n"));
+        }
+        text
+    }
+
+    /// The engines with cases.
+    fn engines(&self) -> Vec<Engine> {
+        let lists = [(Engine::Host, &self.host), (Engine::Cuda, &self.device)];
+        let run = lists.into_iter().filter(|(_, cases)| !cases.is_empty());
+        run.map(|(engine, _)| engine).collect()
+    }
+}
+
+/// With `auto`, GPUs that do not work together are no failure, as they are none for a communicator: their world sizes are left
+/// out, with the first reason.
+fn usable(mut cases: Vec<Case>, found: &Found) -> Result<(Vec<Case>, Option<String>), CliError> {
+    let mut worlds: Vec<WorldSize> = cases.iter().map(|case| case.setting.world).collect();
+    worlds.sort_unstable();
+    worlds.dedup();
+    let mut first = None;
+    for world in worlds {
+        if let Some(reason) = verify_cycle::without_device(world.get(), found, PATIENCE.deadline)? {
+            cases.retain(|case| case.setting.world != world);
+            first.get_or_insert(format!("not with --ranks {world}: {reason}"));
+        }
+    }
+    Ok((cases, first))
 }
 
 fn read_case(text: &str) -> Result<Case, CliError> {
@@ -124,21 +223,22 @@ impl Telling {
         say(&format!("{outcome}\n"))
     }
 
-    fn conclude(mut self, most: usize, cases: &[Case], summary: Summary, time: Duration) -> Result<(), CliError> {
+    fn conclude(mut self, selection: &Selection, summary: Summary, time: Duration) -> Result<(), CliError> {
         self.progress.clear();
         let failed = summary.failed > 0;
         let cause = format!("{} of {} cases failed", summary.failed, summary.passed + summary.failed);
-        let hint =
-            "please report it with this output and the CPU's model; `lanesum selftest --case JSON` runs a case again";
+        let hint = "please report it with this output and the model of the CPU or GPU; `lanesum selftest --case JSON` runs a case again";
         if self.as_json {
             let mut object = json!({
-                "ranks": most,
-                "cases": cases.len(),
+                "ranks": selection.most,
+                "cases": selection.count(),
+                "engines": selection.engines(),
+                "not_cuda": selection.not_cuda,
                 "carriers": ["processes", "threads"],
                 "passed": summary.passed,
                 "failed": summary.failed,
                 "seconds": time.as_secs_f64(),
-                "stand_in": false,
+                "stand_in": selection.stand_in,
                 "failures": self.failures,
             });
             if failed {
@@ -147,12 +247,7 @@ impl Telling {
             }
             say(&format!("{}\n", serde_json::to_string_pretty(&object)?))?;
         } else {
-            say(&format!(
-                "{} case{} at up to {most} ranks, each with processes and with threads, in {:.1} s\n{summary}\n",
-                cases.len(),
-                if cases.len() == 1 { "" } else { "s" },
-                time.as_secs_f64(),
-            ))?;
+            say(&format!("{}{summary}\n", selection.told(time)))?;
         }
         if !failed {
             return Ok(());

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use lanesum::Communicator;
+use lanesum::{Communicator, EngineChoice};
+use lanesum_plan::Engine;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Origin, Setting};
@@ -337,6 +338,10 @@ impl Joined {
         let mut builder = Communicator::builder(job.rank, world, job.name.as_str())
             .deadline(job.deadline)
             .setup_deadline(job.deadline)
+            .engine(match setting.engine {
+                Engine::Host => EngineChoice::Host,
+                Engine::Cuda => EngineChoice::Cuda,
+            })
             .algorithm(setting.choice.policy())
             .staging(setting.staging);
         if let Some(isa) = setting.simd.name() {

@@ -5,7 +5,7 @@
 
 use lanesum::Communicator;
 use lanesum_plan::{
-    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Label, Operation, Request, WorldSize,
+    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Label, Operation, Request, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub enum Choice {
     OneShotPull,
     /// Every call that moves bytes goes in two shots.
     TwoShotPull,
+    /// Every call on GPU memory that moves bytes is pushed in one shot.
+    OneShotPush,
 }
 
 impl Choice {
@@ -31,6 +33,7 @@ impl Choice {
             Choice::Auto => AlgorithmChoice::Auto,
             Choice::OneShotPull => AlgorithmChoice::Only(AlgorithmName::OneShotPull),
             Choice::TwoShotPull => AlgorithmChoice::Only(AlgorithmName::TwoShotPull),
+            Choice::OneShotPush => AlgorithmChoice::Only(AlgorithmName::OneShotPush),
         }
     }
 }
@@ -93,6 +96,9 @@ pub enum Origin {
 /// What belongs to a communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
+    /// Which engine sums.
+    #[serde(default = "on_the_host")]
+    pub engine: Engine,
     /// How many ranks.
     pub world: WorldSize,
     /// Which algorithm.
@@ -105,6 +111,10 @@ pub struct Setting {
     pub first_epoch: Option<u64>,
     /// How the communicator came to be.
     pub origin: Origin,
+}
+
+const fn on_the_host() -> Engine {
+    Engine::Host
 }
 
 /// Where the result goes.
@@ -221,6 +231,7 @@ impl Case {
             Choice::Auto => None,
             Choice::OneShotPull => Some(AlgorithmName::OneShotPull),
             Choice::TwoShotPull => Some(AlgorithmName::TwoShotPull),
+            Choice::OneShotPush => Some(AlgorithmName::OneShotPush),
         }
     }
 

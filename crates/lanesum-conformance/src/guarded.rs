@@ -29,6 +29,30 @@ impl<T: Sample> Guarded<T> {
         Guarded { cells, start, elements }
     }
 
+    /// As [`Guarded::new`] for memory that is copied to where lines begin with the first cell.
+    pub(crate) fn for_copies(elements: usize, misalignment: usize) -> Guarded<T> {
+        let size = T::DTYPE.size();
+        let guard = GUARD / size;
+        let cells = vec![T::of_bits(POISON); elements + 2 * guard + 64 / size];
+        let start = guard + misalignment % (64 / size);
+        Guarded { cells, start, elements }
+    }
+
+    /// All cells, guards too.
+    pub(crate) fn cells(&self) -> &[T] {
+        &self.cells
+    }
+
+    /// All cells, guards too.
+    pub(crate) fn cells_mut(&mut self) -> &mut [T] {
+        &mut self.cells
+    }
+
+    /// Which cells are the buffer.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.start..self.start + self.elements
+    }
+
     pub(crate) fn inner(&self) -> &[T] {
         &self.cells[self.start..self.start + self.elements]
     }

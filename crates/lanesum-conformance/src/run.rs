@@ -3,12 +3,13 @@
 //! All calls of a case are made whatever the first of them gave: a rank that stopped at a wrong bit would leave its peers
 //! to wait. Only an error of the call itself ends the case, as the communicator is of no use after it.
 
-use lanesum::{AllReduce, Communicator, Error, Issued, SharedBuffer};
+use lanesum::{AllReduce, Communicator, Error, Issued, Refused, SharedBuffer};
 use lanesum_plan::{Buffers, Bytes, Dtype};
 
 use crate::case::{Case, Placement};
 use crate::guarded::{self, Guarded};
 use crate::judge::ReceiptJudge;
+use crate::on_device::DeviceDesk;
 use crate::sample::Sample;
 use crate::tables::Tables;
 use crate::verdict::{Failure, Side, Verdict};
@@ -35,11 +36,13 @@ fn run<T: Sample>(case: &Case, communicator: &Communicator) -> Result<Verdict, F
     let mut receipts = ReceiptJudge::new(case, communicator);
     let mut first_failure = None;
     for call in 0..case.calls {
-        desk.prepare(&tables, rank, call);
-        let issued = desk.call(case, communicator, call).map_err(|error| Failure::Call {
+        let failed = |error: Error| Failure::Call {
             call,
             error: error.to_string(),
-        })?;
+        };
+        desk.prepare(&tables, rank, call).map_err(failed)?;
+        let issued = desk.call(case, communicator, call).map_err(failed)?;
+        desk.finish(&issued).map_err(failed)?;
         let judged = receipts
             .judge(call, &issued)
             .and_then(|()| desk.judge(&tables, rank, call));
@@ -75,6 +78,7 @@ enum Desk<T: Sample> {
         output: Guarded<T>,
         elements: usize,
     },
+    Device(Box<DeviceDesk<T>>),
 }
 
 impl<T: Sample> Desk<T> {
@@ -108,11 +112,23 @@ impl<T: Sample> Desk<T> {
                 output: output(),
                 elements,
             },
+            (Buffers::Device, placement) => {
+                let output_at = match placement {
+                    Placement::InPlace => None,
+                    Placement::OutOfPlace => Some(misalignment * 3),
+                };
+                Desk::Device(Box::new(DeviceDesk::new(
+                    communicator,
+                    elements,
+                    misalignment,
+                    output_at,
+                )?))
+            }
         })
     }
 
     /// Makes the input of a call and poisons its output.
-    fn prepare(&mut self, tables: &Tables<T>, rank: usize, call: u32) {
+    fn prepare(&mut self, tables: &Tables<T>, rank: usize, call: u32) -> Result<(), Error> {
         match self {
             Desk::InPlace { buffer } => tables.fill(rank, call, buffer.inner_mut()),
             Desk::OutOfPlace { input, output } => {
@@ -128,7 +144,24 @@ impl<T: Sample> Desk<T> {
                 fill_shared(tables, rank, call, input, *elements);
                 output.poison();
             }
+            Desk::Device(desk) => {
+                tables.fill(rank, call, desk.input.host.inner_mut());
+                if let Some(output) = &mut desk.output {
+                    output.host.poison();
+                }
+                return desk.bring();
+            }
         }
+        Ok(())
+    }
+
+    /// Waits for the result where the call has only enqueued it.
+    fn finish(&mut self, issued: &Issued) -> Result<(), Error> {
+        let Desk::Device(desk) = self else { return Ok(()) };
+        if let Some(receipt) = issued.receipt() {
+            let _completed = receipt.wait()?;
+        }
+        desk.fetch()
     }
 
     fn call(&mut self, case: &Case, communicator: &Communicator, call: u32) -> Result<Issued, Error> {
@@ -141,6 +174,8 @@ impl<T: Sample> Desk<T> {
                 output,
                 elements,
             } => AllReduce::shared_to(input, output.inner_mut()).first(*elements),
+            // The ranges are those that the buffers were made with.
+            Desk::Device(desk) => desk.request().ok_or(Refused::Lengths { input: 0, output: 0 })?,
         };
         let request = request.operation(case.operation);
         communicator.all_reduce(match case.label_of(call) {
@@ -160,6 +195,10 @@ impl<T: Sample> Desk<T> {
                 output,
                 elements,
             } => (output.inner(), Some(&input[..*elements])),
+            Desk::Device(desk) => match &desk.output {
+                None => (desk.input.host.inner(), None),
+                Some(output) => (output.host.inner(), Some(desk.input.host.inner())),
+            },
         };
         if let Some((side, distance)) = self.breach() {
             return Err(Failure::Guard { call, side, distance });
@@ -193,6 +232,10 @@ impl<T: Sample> Desk<T> {
                 output,
                 elements,
             } => output.breach().or_else(|| shared_breach(input, *elements)),
+            Desk::Device(desk) => {
+                let output = desk.output.as_ref().and_then(|output| output.host.breach());
+                output.or_else(|| desk.input.host.breach())
+            }
         }
     }
 }

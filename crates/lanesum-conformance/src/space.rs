@@ -5,8 +5,8 @@
 //! known, as the end of a chunk depends on all three.
 
 use lanesum_plan::{
-    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, HostFacts, Label, Limits, Operation, Plan, PlanInputs, Policy,
-    RankHost, ReductionTree, Request, Topology, WorldSize,
+    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, HostFacts, Label, Limits, Operation, Plan, PlanInputs,
+    Policy, RankHost, ReductionTree, Request, Topology, WorldSize,
 };
 
 use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
@@ -52,6 +52,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
             setting.world.get()
         ],
         host: HostFacts::default(),
+        gpus: None,
     };
     let tree = ReductionTree::canonical(setting.world);
     let limits = Limits {
@@ -75,8 +76,12 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
         buffers: Buffers::Private,
         label: None,
     };
-    match Plan::compile(inputs).ok()?.decide(&request) {
-        Algorithm::Alone(_) | Algorithm::HeaderOnly(_) => None,
+    match Plan::compile(inputs).ok()?.decide(&request).ok()? {
+        Algorithm::Alone(_)
+        | Algorithm::HeaderOnly(_)
+        | Algorithm::DeviceAlone(_)
+        | Algorithm::DeviceHeaderOnly(_)
+        | Algorithm::OneShotPush(_) => None,
         Algorithm::OneShotPull(one) => Some(one.chunk().get()),
         Algorithm::TwoShotPull(two) => Some(two.chunk().get()),
     }
@@ -85,6 +90,8 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
 /// The values of each factor. The first six belong to the communicator.
 #[derive(Debug, Clone)]
 pub(crate) struct Space {
+    /// The one engine of all cases.
+    pub(crate) engine: Engine,
     pub(crate) worlds: Vec<WorldSize>,
     pub(crate) choices: Vec<Choice>,
     pub(crate) staging: Vec<u64>,
@@ -139,6 +146,7 @@ impl Space {
 
     fn case(&self, row: &[usize], seed: u64) -> Case {
         let setting = Setting {
+            engine: self.engine,
             world: self.worlds[row[0]],
             choice: self.choices[row[1]],
             staging: Bytes::new(self.staging[row[2]]),

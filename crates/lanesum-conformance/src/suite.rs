@@ -1,6 +1,6 @@
 //! The list of cases.
 
-use lanesum_plan::{Buffers, Bytes, Dtype, Elements, Label, Operation, WorldSize};
+use lanesum_plan::{Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Elements, Engine, Label, Operation, WorldSize};
 
 use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
 use crate::pattern::Pattern;
@@ -55,6 +55,50 @@ pub fn cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     list
 }
 
+/// The same list for the CUDA engine, at these world sizes: what is a matter of the processor falls away, buffers are on the GPU, and
+/// wraps of the tags' sweep come in.
+#[must_use]
+pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
+    let worlds: Vec<WorldSize> = worlds
+        .iter()
+        .copied()
+        .filter(|world| world.get() <= DEVICE_WORLD_MAX)
+        .collect();
+    let space = space(budget, &worlds);
+    let first_epochs = space.first_epochs.iter().copied().chain([Some(SWEEP)]);
+    let mut list = Space {
+        engine: Engine::Cuda,
+        choices: vec![Choice::Auto, Choice::OneShotPush],
+        simd: vec![Simd::Best],
+        first_epochs: first_epochs.collect(),
+        buffers: vec![Buffers::Device],
+        ..space
+    }
+    .pairwise(SEED);
+    let host = match budget {
+        Budget::Quick => wraps(&[2]),
+        Budget::Full => [wraps(&[2, 3]), kernels(), short(), long(4 * MIB, &LONG[..2])].concat(),
+    };
+    for case in host.into_iter().filter(|case| case.setting.simd == Simd::Best) {
+        let device = on_device(case);
+        if worlds.contains(&device.setting.world) && !list.contains(&device) {
+            list.push(device);
+        }
+    }
+    list.sort_by_key(|case| case.setting.world);
+    list
+}
+
+/// The epoch of the kernels' sweep, and some calls before.
+const SWEEP: u64 = (1 << 30) - 3;
+
+fn on_device(mut case: Case) -> Case {
+    case.setting.engine = Engine::Cuda;
+    case.setting.choice = Choice::OneShotPush;
+    case.buffers = Buffers::Device;
+    case
+}
+
 /// Long messages: which world, dtype and choice.
 const LONG: [(usize, Dtype, Choice); 6] = [
     (2, Dtype::F32, Choice::Auto),
@@ -67,6 +111,7 @@ const LONG: [(usize, Dtype, Choice); 6] = [
 
 fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
     let whole = Space {
+        engine: Engine::Host,
         worlds: worlds.to_vec(),
         choices: vec![Choice::Auto, Choice::OneShotPull, Choice::TwoShotPull],
         staging: vec![4 * KIB, 64 * KIB, MIB],
@@ -82,7 +127,7 @@ fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
             .collect(),
         misalignments: vec![0, 1, 3, 13],
         placements: vec![Placement::InPlace, Placement::OutOfPlace],
-        buffers: Buffers::ALL.to_vec(),
+        buffers: Buffers::HOST.to_vec(),
         patterns: Pattern::ALL.to_vec(),
         labels: vec![None, Some(Label::new(7))],
     };
@@ -99,6 +144,7 @@ fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
 /// A plain case to vary.
 fn plain(ranks: usize) -> Option<Case> {
     let setting = Setting {
+        engine: Engine::Host,
         world: WorldSize::new(ranks).ok()?,
         choice: Choice::Auto,
         staging: Bytes::new(MIB),
@@ -233,7 +279,7 @@ mod tests {
         let some = |which: &dyn Fn(&Case) -> bool| list.iter().any(which);
         for world in 1..=16 {
             for dtype in Dtype::ALL {
-                for buffers in Buffers::ALL {
+                for buffers in Buffers::HOST {
                     assert!(some(
                         &|case| case.setting.world.get() == world && case.buffers == buffers
                     ));

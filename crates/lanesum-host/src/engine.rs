@@ -10,7 +10,8 @@ use lanesum_segment::{
     Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
 };
 
-use crate::fault::{Fault, Scene, report};
+use crate::Fault;
+use crate::fault::{Scene, report};
 use crate::reduce::{Reducer, fill_nan};
 
 /// One rank's end of a communicator: `Send`, one caller at a time.
@@ -199,6 +200,25 @@ impl Engine {
             ours: [0; 4],
             theirs: [0; 4],
         });
+    }
+
+    /// Takes over a fault that this rank's GPU has told of: tells the peers' host calls, and poisons this engine.
+    #[cold]
+    pub fn adopt(&self, record: &Record, fault: &Fault) {
+        self.member.fail(record);
+        self.fault.get_or_init(|| fault.clone());
+    }
+
+    /// Whether every peer has left, failed or ended, as a question that outlives the engine.
+    pub fn peers_have_left(&self) -> impl Fn() -> bool + Send + 'static {
+        let member = Member::new(Arc::clone(self.segment()), self.rank.index());
+        let lost = Arc::clone(&self.lost);
+        move || {
+            member.as_ref().is_none_or(|member| {
+                let gone = |peer| member.has_departed(peer) || lost.ranks().contains(peer);
+                member.peers().iter().all(gone)
+            })
+        }
     }
 
     /// A world of one: the input, with NaN made canonical.

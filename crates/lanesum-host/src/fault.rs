@@ -1,123 +1,18 @@
-//! Why an exchange failed, with the ranks to blame.
+//! Why an exchange failed: from what a wait met, or a peer's record says, to the words of [`Fault`].
 
 use std::time::Duration;
 
-use lanesum_plan::{Call, Rank};
+use lanesum_plan::{Call, Fault, FaultKind, Rank};
 use lanesum_segment::{Phase, RankSet, Record, RecordKind, Trouble};
-use thiserror::Error;
 
-/// A call that failed after it had started. The communicator is poisoned by it.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{kind}; noticed by rank {noticed_by} in epoch {epoch} during {ours}")]
-pub struct Fault {
-    /// What went wrong, and which ranks it names.
-    pub kind: FaultKind,
-    /// The rank that noticed it first, as far as this rank knows.
-    pub noticed_by: Rank,
-    /// What this rank had called.
-    pub ours: Call,
-    /// The epoch that failed.
-    pub epoch: u64,
-}
-
-/// What went wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum FaultKind {
-    /// The processes of these ranks ended. More may end later: see `Communicator::lost_ranks`.
-    #[error("the process of {} ended", list(.ranks))]
-    Died {
-        /// The ranks, as far as they were known.
-        ranks: Vec<Rank>,
-    },
-    /// Peers did not come before the deadline.
-    #[error("{} did not come within {} ms ({phase})", list(.ranks), .waited.as_millis())]
-    Late {
-        /// The peers.
-        ranks: Vec<Rank>,
-        /// Time waited for them.
-        waited: Duration,
-        /// What was waited for.
-        phase: &'static str,
-    },
-    /// Two ranks called different things.
-    #[error("rank {rank} called {called}, but rank {against} called {against_called}")]
-    Mismatch {
-        /// One rank.
-        rank: Rank,
-        /// What it called.
-        called: Call,
-        /// The rank it was compared with.
-        against: Rank,
-        /// What that one called.
-        against_called: Call,
-    },
-    /// A peer closed its communicator while others still called.
-    #[error("rank {rank} has closed its communicator")]
-    Departed {
-        /// The peer.
-        rank: Rank,
-    },
-    /// A peer's thread panicked and took its communicator along.
-    #[error("the thread of rank {rank} panicked")]
-    Panicked {
-        /// The peer.
-        rank: Rank,
-    },
-    /// A peer announced something impossible.
-    #[error("rank {rank} announced something that no rank of this build can announce")]
-    Corrupt {
-        /// The peer.
-        rank: Rank,
-    },
-}
-
-fn list(ranks: &[Rank]) -> String {
-    let names: Vec<String> = ranks.iter().map(Rank::to_string).collect();
-    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, names.join(", "))
-}
-
-impl Fault {
-    /// The ranks that the fault names, ascending. A mismatch names both sides.
-    pub fn ranks(&self) -> Vec<Rank> {
-        let mut ranks = match &self.kind {
-            FaultKind::Departed { rank } | FaultKind::Panicked { rank } | FaultKind::Corrupt { rank } => vec![*rank],
-            FaultKind::Died { ranks } | FaultKind::Late { ranks, .. } => ranks.clone(),
-            FaultKind::Mismatch { rank, against, .. } => vec![*rank, *against],
-        };
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
-    }
-
-    /// What can be done about it.
-    pub fn hint(&self) -> &'static str {
-        match &self.kind {
-            FaultKind::Died { .. } => {
-                "look at the output and exit status of that rank; make a new communicator among the ranks that are left"
-            }
-            FaultKind::Late { .. } => {
-                "see what that rank is doing (stopped, swapped out, in another call?); if its work is only slow, raise \
-                 the deadline (LANESUM_DEADLINE_MS)"
-            }
-            FaultKind::Mismatch { .. } => {
-                "all ranks must make the same calls in the same order: same operation, dtype, number of elements, label \
-                 and kind of buffers"
-            }
-            FaultKind::Departed { .. } => "close the communicator only after every rank has made its last call",
-            FaultKind::Panicked { .. } => "look at the panic message of that rank first",
-            FaultKind::Corrupt { .. } => {
-                "check that all ranks run the same build, and that none writes past its memory"
-            }
-        }
-    }
-}
-
-const fn phase_name(phase: Phase) -> &'static str {
+/// What was waited for, as [`FaultKind::Late`] says it.
+#[must_use]
+pub const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Header => "to enter the call",
         Phase::Result => "with its share of the sum",
         Phase::Closing => "with reading the shared buffers",
+        Phase::Data => "with its input",
     }
 }
 
@@ -173,8 +68,9 @@ fn known(rank: usize, or: Rank) -> Rank {
     Rank::new(rank).unwrap_or(or)
 }
 
-/// What a record says. Records may come from a hostile peer: every content has a meaning.
-fn told(record: &Record, by: Rank) -> FaultKind {
+/// What a record says that rank `by` wrote. Records may come from a hostile peer: every content has a meaning.
+#[must_use]
+pub fn told(record: &Record, by: Rank) -> FaultKind {
     let rank = record.ranks.iter().next().map_or(by, |rank| known(rank, by));
     let ranks = || record.ranks.iter().map(|rank| known(rank, by)).collect();
     match record.kind {
@@ -182,6 +78,11 @@ fn told(record: &Record, by: Rank) -> FaultKind {
         RecordKind::Departed => FaultKind::Departed { rank },
         RecordKind::Corrupt => FaultKind::Corrupt { rank },
         RecordKind::Panicked => FaultKind::Panicked { rank },
+        // The driver's words stay with the rank that heard them.
+        RecordKind::Device => FaultKind::Device {
+            rank,
+            code: "see that rank's own error".to_owned(),
+        },
         RecordKind::Late => FaultKind::Late {
             ranks: ranks(),
             waited: Duration::from_micros(record.waited_us),
@@ -249,5 +150,30 @@ mod tests {
         };
         assert_eq!((rank.index(), called), (0, call(7)));
         assert_eq!((against.index(), against_called), (2, call(20)));
+    }
+
+    #[test]
+    fn every_phase_has_words_of_its_own() {
+        let phases = [Phase::Header, Phase::Result, Phase::Closing, Phase::Data];
+        let mut names = phases.map(phase_name).to_vec();
+        names.dedup();
+        assert_eq!(names.len(), phases.len());
+        let record = Record {
+            kind: RecordKind::Late,
+            by: 1,
+            ranks: RankSet::only(2),
+            epoch: 9,
+            waited_us: 1_500,
+            phase: Phase::Data,
+            ours: [0; 4],
+            theirs: [0; 4],
+        };
+        let rank = |index| Rank::new(index).unwrap();
+        let late = FaultKind::Late {
+            ranks: vec![rank(2)],
+            waited: Duration::from_micros(1_500),
+            phase: "with its input",
+        };
+        assert_eq!(told(&record, rank(1)), late);
     }
 }

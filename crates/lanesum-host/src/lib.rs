@@ -22,4 +22,5 @@ pub mod reduce;
 mod two_shot;
 
 pub use engine::{Closed, Engine, Input, Operands};
-pub use fault::{Fault, FaultKind};
+pub use fault::{phase_name, told};
+pub use lanesum_plan::{Fault, FaultKind};

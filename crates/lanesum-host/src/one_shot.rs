@@ -5,8 +5,8 @@
 use lanesum_plan::{Announced, OneShotPull, Request};
 use lanesum_segment::Phase;
 
+use crate::Fault;
 use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
-use crate::fault::Fault;
 
 impl Engine {
     /// Sums in one shot.

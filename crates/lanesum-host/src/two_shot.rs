@@ -6,8 +6,8 @@
 use lanesum_plan::{Announced, Rank, Request, TwoShotPull};
 use lanesum_segment::Phase;
 
+use crate::Fault;
 use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
-use crate::fault::Fault;
 
 impl Engine {
     /// Sums in two shots.

@@ -13,6 +13,9 @@
 //! ```compile_fail,E0624
 //! let forged = lanesum_plan::HeaderOnly::new(todo!());
 //! ```
+//! ```compile_fail,E0624
+//! let forged = lanesum_plan::OneShotPush::new(todo!(), todo!(), todo!());
+//! ```
 //!
 //! | algorithm | data path |
 //! |---|---|
@@ -20,12 +23,19 @@
 //! | `header_only` | nothing to exchange, or a barrier: ranks only compare what they called |
 //! | `one_shot_pull` | every rank reads all inputs and sums all of them |
 //! | `two_shot_pull` | every rank reads all inputs of its own shard, sums it, and reads the other sums |
+//! | `one_shot_push` | every rank writes its input into every peer's GPU and sums what comes into its own |
+//!
+//! `alone` and `header_only` exist on both engines, as variants of their own: buffers of a GPU are no use to the host.
 
 use std::ops::Range;
 
 use crate::closed::closed_words;
 use crate::gates::{OneShotFit, Payload, Peers, Single, TwoShotFit};
 use crate::{Bytes, Elements, Rank};
+
+mod device;
+
+pub use device::{DeviceAlone, DeviceHeaderOnly, Grid, OneShotPush};
 
 /// The bytes of a cache line, the unit in which cores exchange data.
 pub const LINE: u64 = 64;
@@ -41,6 +51,8 @@ closed_words! {
         OneShotPull = 2 => "one_shot_pull",
         /// Every rank sums one shard and reads the others.
         TwoShotPull = 3 => "two_shot_pull",
+        /// Every rank writes to everybody and sums everything.
+        OneShotPush = 4 => "one_shot_push",
     }
 }
 
@@ -49,6 +61,16 @@ impl AlgorithmName {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.name()
+    }
+
+    /// The engine that has the algorithm, if there is only one.
+    #[must_use]
+    pub const fn engine(self) -> Option<Engine> {
+        match self {
+            AlgorithmName::Alone | AlgorithmName::HeaderOnly => None,
+            AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => Some(Engine::Host),
+            AlgorithmName::OneShotPush => Some(Engine::Cuda),
+        }
     }
 }
 
@@ -59,6 +81,8 @@ closed_words! {
         None = 0 => "none",
         /// Through memory that all ranks have mapped.
         SharedMemory = 1 => "shared_memory",
+        /// Straight into the memory of its GPU.
+        Peer = 2 => "peer",
     }
 }
 
@@ -67,6 +91,8 @@ closed_words! {
     pub enum Engine ("engine") {
         /// The cores of this host.
         Host = 0 => "host",
+        /// NVIDIA GPUs.
+        Cuda = 1 => "cuda",
     }
 }
 
@@ -74,14 +100,20 @@ closed_words! {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// One rank.
+    /// One rank, on the host.
     Alone(Alone),
-    /// No payload.
+    /// No payload, on the host.
     HeaderOnly(HeaderOnly),
     /// All ranks sum all.
     OneShotPull(OneShotPull),
     /// Each rank sums a shard.
     TwoShotPull(TwoShotPull),
+    /// One rank, on its GPU.
+    DeviceAlone(DeviceAlone),
+    /// No payload, between GPUs.
+    DeviceHeaderOnly(DeviceHeaderOnly),
+    /// All GPUs write to all and sum all.
+    OneShotPush(OneShotPush),
 }
 
 impl Algorithm {
@@ -90,10 +122,11 @@ impl Algorithm {
     #[inline]
     pub const fn name(&self) -> AlgorithmName {
         match self {
-            Algorithm::Alone(_) => AlgorithmName::Alone,
-            Algorithm::HeaderOnly(_) => AlgorithmName::HeaderOnly,
+            Algorithm::Alone(_) | Algorithm::DeviceAlone(_) => AlgorithmName::Alone,
+            Algorithm::HeaderOnly(_) | Algorithm::DeviceHeaderOnly(_) => AlgorithmName::HeaderOnly,
             Algorithm::OneShotPull(_) => AlgorithmName::OneShotPull,
             Algorithm::TwoShotPull(_) => AlgorithmName::TwoShotPull,
+            Algorithm::OneShotPush(_) => AlgorithmName::OneShotPush,
         }
     }
 
@@ -102,8 +135,9 @@ impl Algorithm {
     #[inline]
     pub const fn path(&self) -> Path {
         match self {
-            Algorithm::Alone(_) => Path::None,
+            Algorithm::Alone(_) | Algorithm::DeviceAlone(_) => Path::None,
             Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => Path::SharedMemory,
+            Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => Path::Peer,
         }
     }
 
@@ -115,6 +149,7 @@ impl Algorithm {
             Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
                 Engine::Host
             }
+            Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => Engine::Cuda,
         }
     }
 }

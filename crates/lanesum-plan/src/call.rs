@@ -8,7 +8,7 @@
 //! 1. Calls that differ in one of element count, label, ordinal or code alone (below 2^32, or with equal upper halves)
 //!    always differ: each step is a bijection in each of its terms.
 //! 2. Calls at the same ordinal and label that differ in code *and* count differ as long as the counts are less than
-//!    three million apart.
+//!    a million apart.
 //! 3. Calls that differ in label *and* ordinal differ as long as the labels are less than a thousand and the ordinals
 //!    less than a million apart.
 //!
@@ -56,13 +56,13 @@ pub enum Call {
     },
 }
 
-// The first descriptor word: bits 0-1 the algorithm, 2-3 the operation, 4-5 the dtype, 6 the kind of buffer, 7 whether
-// there is a label, 8-9 the kind of call; all others are zero.
-const OPERATION: u32 = 2;
-const DTYPE: u32 = 4;
-const BUFFERS: u32 = 6;
-const LABELLED: u32 = 7;
-const KIND: u32 = 8;
+// The first descriptor word: bits 0-3 the algorithm, 4-5 the operation, 6-7 the dtype, 8-9 the kind of buffer, 10 whether
+// there is a label, 11-12 the kind of call; all others are zero.
+const OPERATION: u32 = 4;
+const DTYPE: u32 = 6;
+const BUFFERS: u32 = 8;
+const LABELLED: u32 = 10;
+const KIND: u32 = 11;
 const KIND_ALL_REDUCE: u64 = 1;
 const KIND_BARRIER: u64 = 2;
 const KIND_SPLIT: u64 = 3;
@@ -138,10 +138,10 @@ impl Call {
                     operation: Operation::from_code(code >> OPERATION & 3)?,
                     dtype: Dtype::from_code(code >> DTYPE & 3)?,
                     elements: Elements::new(second),
-                    buffers: Buffers::from_code(code >> BUFFERS & 1)?,
+                    buffers: Buffers::from_code(code >> BUFFERS & 3)?,
                     label,
                 },
-                algorithm: AlgorithmName::from_code(code & 3)?,
+                algorithm: AlgorithmName::from_code(code & 15)?,
                 ordinal,
             },
             KIND_BARRIER => Call::Barrier { label, ordinal },

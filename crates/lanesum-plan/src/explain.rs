@@ -5,15 +5,17 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::gates::{self, Answer, Finding, Gate, Refusal};
+use crate::gates::{self, Finding, PACKET};
 use crate::words::counted;
 use crate::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Elements, Engine, Path, Plan, ReductionTree, Request,
+    Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Path, Plan, ReductionTree, Refusal, Request,
     WorldSize,
 };
 
+mod findings;
+
 /// What became of one algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It runs the request.
@@ -23,7 +25,7 @@ pub enum Verdict {
 }
 
 /// One algorithm with its prediction and verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Candidate {
     /// The algorithm.
     pub algorithm: AlgorithmName,
@@ -40,14 +42,14 @@ pub struct Explanation {
     pub request: Request,
     /// The number of ranks.
     pub world: WorldSize,
-    /// The algorithm that runs it.
-    pub chosen: AlgorithmName,
+    /// The algorithm that runs it; `None` if all are refused, which happens to buffers of GPUs alone.
+    pub chosen: Option<AlgorithmName>,
     /// How bytes reach a peer.
     pub path: Path,
-    /// What executes it.
+    /// What executes it, or would.
     pub engine: Engine,
-    /// The predicted time of one call in microseconds.
-    pub predicted_us: f64,
+    /// The predicted time of one call in microseconds, if one runs.
+    pub predicted_us: Option<f64>,
     /// How many epochs the call takes.
     pub epochs: u64,
     /// The number of elements from which two shots are taken for such requests, if lengths matter.
@@ -64,30 +66,34 @@ impl Plan {
     /// Explains the decision for a request.
     #[must_use]
     pub fn explain(&self, request: &Request) -> Explanation {
-        let algorithm = self.decide(request);
-        let chosen = algorithm.name();
-        let chosen_us = self.predict(chosen, request).unwrap_or_default();
-        let candidates = AlgorithmName::ALL.map(|name| Candidate {
-            algorithm: name,
-            predicted_us: self
-                .inadmissible(name, request)
-                .is_none()
-                .then(|| self.predict(name, request))
-                .flatten(),
-            verdict: if name == chosen {
-                Verdict::Chosen
-            } else {
-                Verdict::Refused(self.refusal(name, request, chosen_us))
-            },
+        let decided = self.decide(request).ok();
+        let chosen = decided.map(|algorithm| algorithm.name());
+        let predicted_us = chosen.and_then(|name| self.predict(name, request));
+        let candidates = AlgorithmName::ALL.map(|algorithm| {
+            let inadmissible = self.inadmissible(algorithm, request);
+            let own_us = match inadmissible {
+                Some(_) => None,
+                None => self.predict(algorithm, request),
+            };
+            let verdict = match inadmissible {
+                _ if chosen == Some(algorithm) => Verdict::Chosen,
+                Some(refusal) => Verdict::Refused(refusal),
+                None => Verdict::Refused(self.outdone(request.buffers.engine(), own_us, predicted_us)),
+            };
+            Candidate {
+                algorithm,
+                predicted_us: own_us,
+                verdict,
+            }
         });
         Explanation {
             request: *request,
             world: self.world(),
             chosen,
-            path: algorithm.path(),
-            engine: algorithm.engine(),
-            predicted_us: chosen_us,
-            epochs: epochs(&algorithm),
+            path: decided.map_or(Path::None, |algorithm| algorithm.path()),
+            engine: request.buffers.engine(),
+            predicted_us,
+            epochs: decided.as_ref().map_or(0, epochs),
             two_shots_from: self.threshold(request.operation, request.dtype, request.buffers),
             candidates: candidates.to_vec(),
             gates: self.findings(request),
@@ -95,15 +101,14 @@ impl Plan {
         }
     }
 
-    /// Why an algorithm that wasn't chosen wasn't.
-    fn refusal(&self, name: AlgorithmName, request: &Request, chosen_us: f64) -> Refusal {
-        if let Some(refusal) = self.inadmissible(name, request) {
-            return refusal;
-        }
-        if let AlgorithmChoice::Only(pinned) = self.policy().algorithm {
+    /// Why an algorithm that could run wasn't chosen.
+    fn outdone(&self, engine: Engine, own_us: Option<f64>, chosen_us: Option<f64>) -> Refusal {
+        if let AlgorithmChoice::Only(pinned) = self.policy().algorithm
+            && pinned.engine() == Some(engine)
+        {
             return Refusal::PinnedElsewhere { pinned };
         }
-        let predicted_us = self.predict(name, request).unwrap_or_default();
+        let (predicted_us, chosen_us) = (own_us.unwrap_or_default(), chosen_us.unwrap_or_default());
         if predicted_us < chosen_us {
             Refusal::NotLasting {
                 predicted_us,
@@ -119,123 +124,74 @@ impl Plan {
 
     /// Why the algorithm can't run the request, if it can't.
     fn inadmissible(&self, name: AlgorithmName, request: &Request) -> Option<Refusal> {
+        let buffers = request.buffers;
+        if let Some(engine) = name.engine().filter(|engine| *engine != buffers.engine()) {
+            return Some(Refusal::WrongBuffers { engine, buffers });
+        }
+        match buffers.engine() {
+            Engine::Host => self.unfit(name, request),
+            Engine::Cuda => self
+                .device()
+                .err()
+                .or_else(|| self.unfit(name, request))
+                .or_else(|| match name {
+                    AlgorithmName::Alone => None,
+                    AlgorithmName::HeaderOnly
+                    | AlgorithmName::OneShotPull
+                    | AlgorithmName::TwoShotPull
+                    | AlgorithmName::OneShotPush => self.proven().err(),
+                }),
+        }
+    }
+
+    /// Whether the algorithm is for another number of ranks, or for calls with, or without, a payload.
+    fn unfit(&self, name: AlgorithmName, request: &Request) -> Option<Refusal> {
         let peers = gates::company(self.world()).is_ok();
         let payload = gates::payload(request.elements).is_some();
         match name {
             AlgorithmName::Alone if peers => Some(Refusal::NeedsOneRank { world: self.world() }),
             AlgorithmName::Alone => None,
-            AlgorithmName::HeaderOnly | AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull if !peers => {
+            AlgorithmName::HeaderOnly
+            | AlgorithmName::OneShotPull
+            | AlgorithmName::TwoShotPull
+            | AlgorithmName::OneShotPush
+                if !peers =>
+            {
                 Some(Refusal::NeedsPeers)
             }
             AlgorithmName::HeaderOnly => payload.then_some(Refusal::CarriesNoPayload),
-            AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => (!payload).then_some(Refusal::NothingToExchange),
+            AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull | AlgorithmName::OneShotPush => {
+                (!payload).then_some(Refusal::NothingToExchange)
+            }
         }
     }
 
     /// The predicted time, if the algorithm could run among these ranks.
     fn predict(&self, name: AlgorithmName, request: &Request) -> Option<f64> {
+        let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {
-            AlgorithmName::Alone | AlgorithmName::HeaderOnly => Elements::new(request.elements.get()),
-            AlgorithmName::OneShotPull => gates::one_shot_fit(self.limits(), request.dtype)?.chunk(),
+            AlgorithmName::Alone | AlgorithmName::HeaderOnly => request.bytes(),
+            AlgorithmName::OneShotPull => bytes(gates::one_shot_fit(self.limits(), request.dtype)?.chunk()),
             AlgorithmName::TwoShotPull => {
                 let peers = gates::company(self.world()).ok()?;
-                gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk()
+                bytes(gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk())
+            }
+            AlgorithmName::OneShotPush => {
+                let fit = self.device().ok()?;
+                Bytes::new(u64::from(fit.lanes()) * u64::from(fit.capacity()) * PACKET)
             }
         };
-        let chunk = Request {
-            elements: chunk,
-            ..*request
-        }
-        .bytes();
-        Some(self.model().predict_us(name, request.buffers, request.bytes(), chunk))
-    }
-
-    fn findings(&self, request: &Request) -> Vec<Finding> {
-        let mut findings = vec![self.peers_finding()];
-        if let Ok(peers) = gates::company(self.world()) {
-            let fits = |gate, what: &str, chunk: Elements| Finding {
-                gate,
-                answer: Answer::Yes,
-                evidence: format!("{chunk} elements{what} fit {} of staging", self.limits().staging),
-            };
-            findings.push(payload_finding(request));
-            findings.extend(
-                gates::one_shot_fit(self.limits(), request.dtype).map(|fit| fits(Gate::OneShotFit, "", fit.chunk())),
-            );
-            findings.extend(
-                gates::two_shot_fit(self.limits(), request.dtype, peers)
-                    .map(|fit| fits(Gate::TwoShotFit, " and the largest shard's result", fit.chunk())),
-            );
-            findings.push(in_place_finding(request.buffers));
-        }
-        findings.push(self.cores_finding());
-        findings
-    }
-
-    fn peers_finding(&self) -> Finding {
-        match gates::company(self.world()) {
-            Ok(peers) => finding(Gate::Peers, Answer::Yes, counted(peers.world().get() as u64, "rank")),
-            Err(_) => finding(Gate::Peers, Answer::No, "1 rank".to_owned()),
-        }
-    }
-
-    fn cores_finding(&self) -> Finding {
-        let world = self.world();
-        match self.model().cores() {
-            None => finding(
-                Gate::Cores,
-                Answer::Unknown,
-                "not observed; predicted as if each rank had one".to_owned(),
-            ),
-            Some(cores) if cores >= world.get() => finding(
-                Gate::Cores,
-                Answer::Yes,
-                format!("{world} ranks may run on {}", counted(cores as u64, "processor")),
-            ),
-            Some(cores) => finding(
-                Gate::Cores,
-                Answer::No,
-                format!(
-                    "{world} ranks share {}; work is divided and waits hand cores over",
-                    counted(cores as u64, "processor")
-                ),
-            ),
-        }
-    }
-}
-
-fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
-    Finding { gate, answer, evidence }
-}
-
-fn payload_finding(request: &Request) -> Finding {
-    match gates::payload(request.elements) {
-        Some(_) => finding(Gate::Payload, Answer::Yes, format!("{} a rank", request.bytes())),
-        None => finding(Gate::Payload, Answer::No, "zero elements".to_owned()),
-    }
-}
-
-fn in_place_finding(buffers: Buffers) -> Finding {
-    match buffers {
-        Buffers::Shared => finding(
-            Gate::InPlace,
-            Answer::Yes,
-            "shared buffers are read where they are".to_owned(),
-        ),
-        Buffers::Private => finding(
-            Gate::InPlace,
-            Answer::No,
-            "private buffers are copied to staging".to_owned(),
-        ),
+        self.model().predict_us(name, request.buffers, request.bytes(), chunk)
     }
 }
 
 fn epochs(algorithm: &Algorithm) -> u64 {
     match algorithm {
-        Algorithm::Alone(_) => 0,
-        Algorithm::HeaderOnly(_) => 1,
+        Algorithm::Alone(_) | Algorithm::DeviceAlone(_) => 0,
+        Algorithm::HeaderOnly(_) | Algorithm::DeviceHeaderOnly(_) => 1,
         Algorithm::OneShotPull(one) => one.chunks(),
         Algorithm::TwoShotPull(two) => two.chunks(),
+        Algorithm::OneShotPush(push) => push.exchanges(),
     }
 }
 
@@ -251,15 +207,23 @@ impl fmt::Display for Explanation {
         let bytes: Bytes = self.request.bytes();
         let ranks = counted(self.world.get() as u64, "rank");
         let epochs = counted(self.epochs, "epoch");
+        let predicted_us = self.predicted_us.unwrap_or_default();
         writeln!(
             f,
             "all_reduce of {elements} {dtype} ({bytes}) by {operation} over {ranks}, {buffers} buffers"
         )?;
-        writeln!(
-            f,
-            "  runs {} on engine {}, path {}, {epochs}, predicted {:.2} us",
-            self.chosen, self.engine, self.path, self.predicted_us
-        )?;
+        match self.chosen {
+            Some(chosen) => writeln!(
+                f,
+                "  runs {chosen} on engine {}, path {}, {epochs}, predicted {predicted_us:.2} us",
+                self.engine, self.path
+            )?,
+            None => writeln!(
+                f,
+                "  does not run on engine {}: all algorithms are refused",
+                self.engine
+            )?,
+        }
         if let Some(elements) = self.two_shots_from {
             writeln!(f, "  two shots from {elements} elements on")?;
         }
@@ -267,7 +231,7 @@ impl fmt::Display for Explanation {
         writeln!(f, "algorithms")?;
         for Candidate { algorithm, verdict, .. } in &self.candidates {
             match verdict {
-                Verdict::Chosen => writeln!(f, "  {algorithm:<14} chosen, predicted {:.2} us", self.predicted_us)?,
+                Verdict::Chosen => writeln!(f, "  {algorithm:<14} chosen, predicted {predicted_us:.2} us")?,
                 Verdict::Refused(refusal) => writeln!(f, "  {algorithm:<14} refused: {refusal}")?,
             }
         }

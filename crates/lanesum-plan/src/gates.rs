@@ -1,79 +1,20 @@
 //! Gates: each asks one yes-or-no question. A yes is a value that can't be made otherwise, and an algorithm can't be
-//! constructed without the values it needs; a no is a [`Refusal`] with the facts.
+//! constructed without the values it needs; a no is a [`crate::Refusal`] with the facts.
 //!
 //! Values of this room are small and `Copy`: they travel inside the chosen [`crate::Algorithm`] on every call.
 
-use std::fmt;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::LINE;
 use crate::closed::closed_words;
-use crate::{AlgorithmName, Bytes, Dtype, Elements, Limits, WorldSize};
+use crate::{Bytes, Dtype, Elements, Limits, WorldSize};
 
-/// Why an algorithm does not run a request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "reason", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The algorithm is for one rank.
-    NeedsOneRank {
-        /// The number of ranks.
-        world: WorldSize,
-    },
-    /// The algorithm exchanges something, and there is nobody to exchange with.
-    NeedsPeers,
-    /// The algorithm moves a payload, and there is none.
-    NothingToExchange,
-    /// The algorithm moves no payload, and there is one.
-    CarriesNoPayload,
-    /// Another one is predicted to take less time.
-    Slower {
-        /// The predicted time of this one in microseconds.
-        predicted_us: f64,
-        /// The predicted time of the chosen one in microseconds.
-        chosen_us: f64,
-    },
-    /// It is predicted to take less time here, but not at all greater lengths, and the plan changes algorithm at most
-    /// once as lengths grow. Small staging can cause it: each of many chunks then pays for flags.
-    NotLasting {
-        /// The predicted time of this one in microseconds.
-        predicted_us: f64,
-        /// The predicted time of the chosen one in microseconds.
-        chosen_us: f64,
-    },
-    /// The policy pins another one.
-    PinnedElsewhere {
-        /// The pinned one.
-        pinned: AlgorithmName,
-    },
-}
+mod device;
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NeedsOneRank { world } => write!(f, "it is for one rank, and there are {world}"),
-            Refusal::NeedsPeers => write!(f, "there are no peers to exchange with"),
-            Refusal::NothingToExchange => write!(f, "there is nothing to exchange"),
-            Refusal::CarriesNoPayload => write!(f, "it moves no payload, and there is one"),
-            Refusal::Slower {
-                predicted_us,
-                chosen_us,
-            } => {
-                write!(f, "predicted {predicted_us:.2} us, the chosen one {chosen_us:.2} us")
-            }
-            Refusal::NotLasting {
-                predicted_us,
-                chosen_us,
-            } => write!(
-                f,
-                "predicted {predicted_us:.2} us here, the chosen one {chosen_us:.2} us, but slower again at greater lengths"
-            ),
-            Refusal::PinnedElsewhere { pinned } => write!(f, "the policy pins {pinned}"),
-        }
-    }
-}
+pub use device::{DEVICE_WORLD_MAX, DeviceFit, device_fit};
+pub(crate) use device::{PACKET, Proven, WARP, proven};
 
 closed_words! {
     /// A question that is asked before a decision.
@@ -90,6 +31,12 @@ closed_words! {
         InPlace = 4 => "in_place",
         /// Has every rank a core to itself?
         Cores = 5 => "cores",
+        /// Is there a GPU for every rank, and does the communicator fit them?
+        DeviceFit = 6 => "device_fit",
+        /// Does what any rank writes to another's GPU arrive?
+        PeerAccess = 7 => "peer_access",
+        /// Has every rank a GPU to itself?
+        OwnDevice = 8 => "own_device",
     }
 }
 

@@ -4,7 +4,8 @@
 //! code runs, nothing is reported, the output is garbage. So the decision lives here, alone, as pure functions over
 //! values: what was observed ([`Topology`]), what the user wants ([`Policy`], [`Limits`]) and the order of combination
 //! ([`ReductionTree`]) become a [`Plan`], once; the plan turns each [`Request`] into exactly one [`Algorithm`], whose
-//! variants carry the evidence that they may run. What was refused, and why, stays available as an [`Explanation`].
+//! variants carry the evidence that they may run, or, for buffers of GPUs alone, into a [`Refusal`] that says why there is
+//! none. What was refused, and why, stays available as an [`Explanation`].
 //!
 //! ```
 //! use lanesum_plan::*;
@@ -26,8 +27,8 @@
 //!     buffers: Buffers::Private,
 //!     label: None,
 //! };
-//! assert_eq!(plan.decide(&request).name(), AlgorithmName::TwoShotPull);
-//! assert_eq!(plan.explain(&request).chosen, AlgorithmName::TwoShotPull);
+//! assert_eq!(plan.decide(&request).map(|algorithm| algorithm.name()), Ok(AlgorithmName::TwoShotPull));
+//! assert_eq!(plan.explain(&request).chosen, Some(AlgorithmName::TwoShotPull));
 //! assert_eq!(plan.tree().to_string(), "(0+1)+(2+3)");
 //! # Ok::<(), PlanError>(())
 //! ```
@@ -42,23 +43,32 @@ mod cost;
 mod digest;
 mod error;
 mod explain;
+mod fault;
 mod gates;
+mod gpus;
 pub mod oracle;
 mod plan;
 mod policy;
+mod refusal;
 mod request;
 mod topology;
 mod tree;
 mod words;
 
-pub use algorithm::{Algorithm, AlgorithmName, Alone, Engine, HeaderOnly, LINE, OneShotPull, Path, TwoShotPull};
+pub use algorithm::{
+    Algorithm, AlgorithmName, Alone, DeviceAlone, DeviceHeaderOnly, Engine, Grid, HeaderOnly, LINE, OneShotPull,
+    OneShotPush, Path, TwoShotPull,
+};
 pub use call::{Announced, CALL_WORDS, Call};
 pub use cost::CostModel;
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, Verdict};
-pub use gates::{Answer, Finding, Gate, Refusal};
+pub use fault::{Fault, FaultKind};
+pub use gates::{Answer, DEVICE_WORLD_MAX, DeviceFit, Finding, Gate, device_fit};
+pub use gpus::{Gpus, PeerVerdict, RankGpu};
 pub use plan::{Plan, PlanInputs};
 pub use policy::{AlgorithmChoice, Limits, Policy, SHARED_MAX, STAGING_MAX, STAGING_UNIT};
+pub use refusal::Refusal;
 pub use request::Request;
 pub use topology::{CpuSet, HostFacts, RankHost, Topology};
 pub use tree::{ReductionTree, Step, TreeFault};

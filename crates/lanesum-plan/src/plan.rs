@@ -3,17 +3,22 @@
 //! A plan is compiled once, at set-up, from inputs that are the same on all ranks: for each operation, dtype and kind of
 //! buffer it holds which algorithms the gates admit, with their evidence, and the length from which the second takes
 //! over. A call then costs an index, a comparison, and a test for zero. Nothing else in the library decides.
+//!
+//! Buffers of the host always have an algorithm. Buffers of GPUs have one if the gates of GPUs say yes, and a refusal
+//! otherwise; nothing falls back from one engine to the other.
 
-use std::cmp::Ordering;
-
-use crate::algorithm::{Alone, HeaderOnly, OneShotPull, TwoShotPull};
+use crate::algorithm::{Alone, DeviceAlone, DeviceHeaderOnly, HeaderOnly, OneShotPush};
 use crate::cost::CostModel;
 use crate::digest::Digest;
-use crate::gates::{self, OneShotFit, Payload, Peers, Refusal, TwoShotFit};
+use crate::gates::{self, DeviceFit, Peers, Proven, Single};
 use crate::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Limits, Operation, PlanError, Policy,
-    ReductionTree, Request, Topology, WorldSize,
+    Algorithm, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy, ReductionTree, Refusal, Request,
+    Topology, WorldSize,
 };
+
+mod ladder;
+
+use ladder::{Compiler, Ladder, Pair, Table};
 
 /// What a plan is compiled from. All of it must be the same on all ranks.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +36,10 @@ pub struct PlanInputs<'a> {
 }
 
 /// A compiled plan; see the module for what it holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     standing: Standing,
+    device: Device,
     world: WorldSize,
     topology: Topology,
     policy: Policy,
@@ -45,37 +51,15 @@ pub struct Plan {
 /// Whether there is anybody to exchange with, and how if so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
-    Alone(Alone),
+    Alone(Single),
     Among(Peers, Box<Table>),
 }
 
-/// One ladder for each operation, dtype and kind of buffer, indexed by their codes.
-type Table = [[[Ladder; Buffers::ALL.len()]; Dtype::ALL.len()]; Operation::ALL.len()];
-
-/// The algorithms that carry a payload, by length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ladder {
-    OneShot(OneShotFit),
-    TwoShot(TwoShotFit),
-    Both {
-        below: OneShotFit,
-        from: TwoShotFit,
-        threshold: Elements,
-    },
-}
-
-impl Ladder {
-    #[inline]
-    fn pick(&self, peers: Peers, payload: Payload) -> Algorithm {
-        match self {
-            Ladder::OneShot(fit) => Algorithm::OneShotPull(OneShotPull::new(peers, payload, *fit)),
-            Ladder::TwoShot(fit) => Algorithm::TwoShotPull(TwoShotPull::new(peers, payload, *fit)),
-            Ladder::Both { below, threshold, .. } if payload.elements() < threshold.get() => {
-                Algorithm::OneShotPull(OneShotPull::new(peers, payload, *below))
-            }
-            Ladder::Both { from, .. } => Algorithm::TwoShotPull(TwoShotPull::new(peers, payload, *from)),
-        }
-    }
+/// What the gates of GPUs said.
+#[derive(Debug, Clone, PartialEq)]
+struct Device {
+    fit: Result<DeviceFit, Refusal>,
+    proven: Result<Proven, Refusal>,
 }
 
 impl Plan {
@@ -100,15 +84,10 @@ impl Plan {
                 world: world.get(),
             });
         }
-        if topology.ranks.len() != world.get() {
-            return Err(PlanError::TopologyWorld {
-                topology: topology.ranks.len(),
-                world: world.get(),
-            });
-        }
+        topology.check(world)?;
         let model = CostModel::new(world, topology.cores());
         let standing = match gates::company(world) {
-            Err(single) => Standing::Alone(Alone::new(single)),
+            Err(single) => Standing::Alone(single),
             Ok(peers) => Standing::Among(
                 peers,
                 Box::new(
@@ -122,9 +101,15 @@ impl Plan {
                 ),
             ),
         };
+        let gpus = topology.gpus.as_ref();
+        let device = Device {
+            fit: gates::device_fit(limits, gpus, world),
+            proven: gates::proven(gpus, world),
+        };
         let (topology, tree) = (topology.clone(), tree.clone());
         Ok(Plan {
             standing,
+            device,
             world,
             topology,
             policy,
@@ -134,37 +119,73 @@ impl Plan {
         })
     }
 
-    /// Decides which algorithm runs a request. Every request has exactly one; a barrier is decided like a request for
-    /// zero elements (see [`Plan::decide_barrier`]).
+    /// Decides which algorithm runs a request. Every request has exactly one decision; a barrier is decided like a
+    /// request for zero elements (see [`Plan::decide_barrier`]).
+    ///
+    /// # Errors
+    /// Never for buffers in the host's memory. For [`Buffers::Device`]: [`Refusal::NoDevice`], [`Refusal::DeviceWorld`],
+    /// and, with peers, the first of [`Refusal::PeerAccess`], [`Refusal::PeerDisproven`] and [`Refusal::PeerUnproven`].
     #[inline]
-    pub fn decide(&self, request: &Request) -> Algorithm {
+    pub fn decide(&self, request: &Request) -> Result<Algorithm, Refusal> {
+        match request.buffers {
+            Buffers::Private => Ok(self.decide_host(request, |pair| &pair.private)),
+            Buffers::Shared => Ok(self.decide_host(request, |pair| &pair.shared)),
+            Buffers::Device => self.decide_device(request),
+        }
+    }
+
+    /// Decides what runs a call of the host without a payload: a barrier, a split.
+    #[inline]
+    pub fn decide_barrier(&self) -> Algorithm {
         match &self.standing {
-            Standing::Alone(alone) => Algorithm::Alone(*alone),
+            Standing::Alone(single) => Algorithm::Alone(Alone::new(*single)),
+            Standing::Among(peers, _) => Algorithm::HeaderOnly(HeaderOnly::new(*peers)),
+        }
+    }
+
+    #[inline]
+    fn decide_host(&self, request: &Request, of: impl Fn(&Pair) -> &Ladder) -> Algorithm {
+        match &self.standing {
+            Standing::Alone(single) => Algorithm::Alone(Alone::new(*single)),
             Standing::Among(peers, table) => match gates::payload(request.elements) {
                 None => Algorithm::HeaderOnly(HeaderOnly::new(*peers)),
-                Some(payload) => {
-                    let Request {
-                        operation,
-                        dtype,
-                        buffers,
-                        ..
-                    } = *request;
-                    table[operation as usize][dtype as usize][buffers as usize].pick(*peers, payload)
-                }
+                Some(payload) => of(&table[request.operation as usize][request.dtype as usize]).pick(*peers, payload),
             },
         }
     }
 
-    /// Decides what runs a call without a payload: a barrier, a split.
     #[inline]
-    pub fn decide_barrier(&self) -> Algorithm {
-        self.decide(&Request {
-            operation: Operation::Sum,
-            dtype: Dtype::F32,
-            elements: Elements::new(0),
-            buffers: Buffers::Private,
-            label: None,
+    fn decide_device(&self, request: &Request) -> Result<Algorithm, Refusal> {
+        let Request { dtype, elements, .. } = *request;
+        let fit = self.device()?;
+        let peers = match &self.standing {
+            Standing::Alone(single) => {
+                return Ok(Algorithm::DeviceAlone(DeviceAlone::new(
+                    *single,
+                    (elements, dtype),
+                    fit,
+                )));
+            }
+            Standing::Among(peers, _) => *peers,
+        };
+        let proven = self.proven()?;
+        Ok(match gates::payload(elements) {
+            None => Algorithm::DeviceHeaderOnly(DeviceHeaderOnly::new(peers, proven, fit)),
+            Some(payload) => Algorithm::OneShotPush(OneShotPush::new((peers, proven), (payload, dtype), fit)),
         })
+    }
+
+    /// How the communicator fits the ranks' GPUs: the same for all calls. What the ways between them are like does not
+    /// count here, as inboxes of this shape are needed to find that out; it does in [`Plan::decide`].
+    ///
+    /// # Errors
+    /// [`Refusal::NoDevice`] and [`Refusal::DeviceWorld`].
+    pub fn device(&self) -> Result<DeviceFit, Refusal> {
+        self.device.fit.as_ref().copied().map_err(Refusal::clone)
+    }
+
+    pub(crate) fn proven(&self) -> Result<Proven, Refusal> {
+        self.device.proven.as_ref().copied().map_err(Refusal::clone)
     }
 
     /// The number of ranks.
@@ -209,10 +230,14 @@ impl Plan {
     pub fn threshold(&self, operation: Operation, dtype: Dtype, buffers: Buffers) -> Option<Elements> {
         match &self.standing {
             Standing::Alone(_) => None,
-            Standing::Among(_, table) => match table[operation as usize][dtype as usize][buffers as usize] {
-                Ladder::OneShot(_) | Ladder::TwoShot(_) => None,
-                Ladder::Both { threshold, .. } => Some(threshold),
-            },
+            Standing::Among(_, table) => {
+                let Pair { private, shared } = table[operation as usize][dtype as usize];
+                match buffers {
+                    Buffers::Private => private.threshold(),
+                    Buffers::Shared => shared.threshold(),
+                    Buffers::Device => None,
+                }
+            }
         }
     }
 
@@ -225,126 +250,22 @@ impl Plan {
             .word(self.limits.staging.get())
             .word(self.limits.shared.get())
             .word(self.tree.digest());
-        match &self.standing {
+        let host = match &self.standing {
             Standing::Alone(_) => start,
             Standing::Among(_, table) => table
                 .iter()
                 .flatten()
-                .flatten()
-                .fold(start, |digest, ladder| match ladder {
-                    Ladder::OneShot(fit) => digest.word(1).word(fit.chunk().get()),
-                    Ladder::TwoShot(fit) => digest.word(2).word(fit.chunk().get()),
-                    Ladder::Both { below, from, threshold } => digest
-                        .word(3)
-                        .word(below.chunk().get())
-                        .word(from.chunk().get())
-                        .word(threshold.get()),
-                }),
+                .flat_map(|pair| [pair.private, pair.shared])
+                .fold(start, |digest, ladder| ladder.digest(digest)),
+        };
+        match self.device() {
+            Err(_) => host,
+            Ok(fit) => host
+                .word(u64::from(fit.lanes()))
+                .word(u64::from(fit.capacity()))
+                .word(u64::from(fit.threads()))
+                .word(u64::from(self.proven().is_ok())),
         }
         .finish()
-    }
-}
-
-/// What the table is compiled from.
-struct Compiler {
-    peers: Peers,
-    policy: Policy,
-    limits: Limits,
-    model: CostModel,
-}
-
-impl Compiler {
-    fn table(&self) -> Result<Table, PlanError> {
-        // No host algorithm's cost depends on the operation; the table has a place for those whose does.
-        let mut dtypes = Vec::with_capacity(Dtype::ALL.len());
-        for dtype in Dtype::ALL {
-            dtypes.push([
-                self.ladder(dtype, Buffers::Private)?,
-                self.ladder(dtype, Buffers::Shared)?,
-            ]);
-        }
-        Ok([[dtypes[0], dtypes[1], dtypes[2]]; Operation::ALL.len()])
-    }
-
-    fn ladder(&self, dtype: Dtype, buffers: Buffers) -> Result<Ladder, PlanError> {
-        let staging = PlanError::Staging {
-            staging: self.limits.staging,
-        };
-        let one = gates::one_shot_fit(self.limits, dtype).ok_or_else(|| staging.clone())?;
-        let two = gates::two_shot_fit(self.limits, dtype, self.peers).ok_or(staging)?;
-        let refused = |algorithm, refusal| Err(PlanError::Inadmissible { algorithm, refusal });
-        match self.policy.algorithm {
-            AlgorithmChoice::Auto => Ok(Crossing {
-                model: self.model,
-                dtype,
-                buffers,
-                one,
-                two,
-            }
-            .ladder()),
-            AlgorithmChoice::Only(AlgorithmName::OneShotPull) => Ok(Ladder::OneShot(one)),
-            AlgorithmChoice::Only(AlgorithmName::TwoShotPull) => Ok(Ladder::TwoShot(two)),
-            AlgorithmChoice::Only(AlgorithmName::Alone) => refused(
-                AlgorithmName::Alone,
-                Refusal::NeedsOneRank {
-                    world: self.peers.world(),
-                },
-            ),
-            AlgorithmChoice::Only(AlgorithmName::HeaderOnly) => {
-                refused(AlgorithmName::HeaderOnly, Refusal::CarriesNoPayload)
-            }
-        }
-    }
-}
-
-/// Where two shots overtake one shot for good.
-struct Crossing {
-    model: CostModel,
-    dtype: Dtype,
-    buffers: Buffers,
-    one: OneShotFit,
-    two: TwoShotFit,
-}
-
-/// A length at which the asymptotically faster algorithm is ahead, whatever the constants: 256 TiB of f32.
-const FAR: u64 = 1 << 46;
-
-impl Crossing {
-    fn ladder(&self) -> Ladder {
-        // Both costs are straight lines between these lengths, so their difference changes sign at most once between
-        // two of them, and only the last change counts.
-        let mut lengths = [1, self.two.chunk().get(), self.one.chunk().get(), FAR];
-        lengths.sort_unstable();
-        if self.one_is_ahead(FAR) {
-            return Ladder::OneShot(self.one);
-        }
-        let Some(last) = lengths.iter().rposition(|length| self.one_is_ahead(*length)) else {
-            return Ladder::TwoShot(self.two);
-        };
-        let (mut ahead, mut behind) = (lengths[last], lengths[last + 1]);
-        while behind - ahead > 1 {
-            let middle = ahead + (behind - ahead) / 2;
-            if self.one_is_ahead(middle) {
-                ahead = middle
-            } else {
-                behind = middle
-            }
-        }
-        Ladder::Both {
-            below: self.one,
-            from: self.two,
-            threshold: Elements::new(behind),
-        }
-    }
-
-    fn one_is_ahead(&self, elements: u64) -> bool {
-        let predict = |name, chunk: Elements| {
-            let bytes = |elements: u64| Bytes::new(elements.saturating_mul(self.dtype.size() as u64));
-            self.model
-                .predict_us(name, self.buffers, bytes(elements), bytes(chunk.get()))
-        };
-        let one = predict(AlgorithmName::OneShotPull, self.one.chunk());
-        let two = predict(AlgorithmName::TwoShotPull, self.two.chunk());
-        one.total_cmp(&two) == Ordering::Less
     }
 }

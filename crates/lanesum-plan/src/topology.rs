@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, PlanError};
+use crate::{Bytes, Gpus, PlanError, WorldSize};
 
 /// Where the ranks run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,9 +15,27 @@ pub struct Topology {
     pub ranks: Vec<RankHost>,
     /// The host that all ranks are on.
     pub host: HostFacts,
+    /// The GPUs, if every rank has attached one.
+    #[serde(default)]
+    pub gpus: Option<Gpus>,
 }
 
 impl Topology {
+    /// Checks that this many ranks are described.
+    pub(crate) fn check(&self, world: WorldSize) -> Result<(), PlanError> {
+        let described = |topology| PlanError::TopologyWorld {
+            topology,
+            world: world.get(),
+        };
+        if self.ranks.len() != world.get() {
+            return Err(described(self.ranks.len()));
+        }
+        match &self.gpus {
+            Some(gpus) if !gpus.describe(world.get()) => Err(described(gpus.ranks.len().min(gpus.peers.len()))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The number of processors that the ranks may use together; `None` if no rank knows its own.
     #[must_use]
     pub fn cores(&self) -> Option<usize> {

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PlanError;
 use crate::closed::closed_words;
+use crate::{Engine, PlanError};
 
 /// The largest number of ranks in one communicator.
 pub const WORLD_MAX: usize = 16;
@@ -276,5 +276,22 @@ closed_words! {
         Private = 0 => "private",
         /// In memory allocated from the communicator: peers read it in place.
         Shared = 1 => "shared",
+        /// In memory of this rank's GPU.
+        Device = 2 => "device",
+    }
+}
+
+impl Buffers {
+    /// Those in the host's memory.
+    pub const HOST: [Buffers; 2] = [Buffers::Private, Buffers::Shared];
+
+    /// What executes reductions of such buffers.
+    #[must_use]
+    #[inline]
+    pub const fn engine(self) -> Engine {
+        match self {
+            Buffers::Private | Buffers::Shared => Engine::Host,
+            Buffers::Device => Engine::Cuda,
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! The side of every rank but 0 once it has a seat: it follows what rank 0 says.
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -16,8 +16,8 @@ use crate::visit::{Attempt, Visit};
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) link: Link,
-    rank: usize,
-    world: usize,
+    pub(crate) rank: usize,
+    pub(crate) world: usize,
     span: Duration,
     own: ProcessId,
     /// Of rank 0, unless it lives in this process.
@@ -93,7 +93,11 @@ impl Client {
     }
 
     /// The next message of a step after the arrival.
-    fn expect(&mut self, step: &str, cancel: Cancel<'_>) -> Result<(Message, Option<OwnedFd>), RendezvousError> {
+    pub(crate) fn expect(
+        &mut self,
+        step: &str,
+        cancel: Cancel<'_>,
+    ) -> Result<(Message, Option<OwnedFd>), RendezvousError> {
         let deadline = Deadline::after(self.span);
         self.absent.clear();
         match self.next(&deadline, step, cancel) {
@@ -184,7 +188,7 @@ impl Client {
         }
     }
 
-    fn out_of_step(&self, found: &Message, expected: &str) -> RendezvousError {
+    pub(crate) fn out_of_step(&self, found: &Message, expected: &str) -> RendezvousError {
         let expected = expected.to_owned();
         self.leave(
             Refusal::OutOfStep {
@@ -197,7 +201,7 @@ impl Client {
     }
 
     /// Tells rank 0 why this rank gives up. Best effort: it else notices the closed connection.
-    fn leave(&self, error: RendezvousError) -> RendezvousError {
+    pub(crate) fn leave(&self, error: RendezvousError) -> RendezvousError {
         let message = Message::Leave {
             refusal: error.as_refusal(self.rank),
         };
@@ -208,8 +212,16 @@ impl Client {
     }
 
     fn say(&self, message: &Message) -> Result<(), RendezvousError> {
+        self.say_with(message, None)
+    }
+
+    pub(crate) fn say_with(
+        &self,
+        message: &Message,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), RendezvousError> {
         let deadline = Deadline::after(self.span);
-        match self.link.send(message, None, &deadline) {
+        match self.link.send(message, descriptor, &deadline) {
             // Why it closed is read next.
             Ok(()) | Err(SendFailure::Closed) => Ok(()),
             Err(SendFailure::Late) => Err(self.too_late(&deadline, "reading").into()),
@@ -256,7 +268,7 @@ impl Client {
 }
 
 /// Steps after the arrival are not cancelled: they end by the pidfd of rank 0, its refusal, or the deadline.
-fn never() -> Option<usize> {
+pub(crate) fn never() -> Option<usize> {
     None
 }
 

@@ -62,7 +62,7 @@ impl Desk<'_> {
             self.wait(deadline)?;
             self.admit()?;
             self.server
-                .look_after(|_, message| Err(("its arrival".to_owned(), message)))?;
+                .look_after(|_, message, _| Err(("its arrival".to_owned(), message)))?;
             if news.passed() {
                 let absent = self.absent();
                 self.server.tell_absent(&absent);

@@ -13,6 +13,8 @@
 //! Share + descriptor                    --->  (share)
 //!                                       <---  Bring what, digest (agree)
 //! Agreed                                --->
+//!                                       <---  Give bytes + descriptor (exchange)
+//! Given by each other rank + descriptor --->
 //!                                       <---  Finish (finish)
 //! unlink, unlock, then Done             --->  the name is free
 //! ```
@@ -39,6 +41,7 @@ mod deadline;
 mod desk;
 mod directory;
 mod error;
+mod exchange;
 mod guests;
 mod link;
 mod meeting;
@@ -51,5 +54,6 @@ mod visit;
 mod watch;
 
 pub use error::{DirectoryProblem, Refusal, RendezvousError};
+pub use exchange::{PARCEL_MAX, Parcel};
 pub use meeting::{Join, Meeting, meet};
 pub use watch::{Peers, Watch};

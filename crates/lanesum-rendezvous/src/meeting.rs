@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::desk::serve;
 use crate::error::{Refusal, RendezvousError};
+use crate::exchange::Parcel;
 use crate::process::{self, ProcessId};
 use crate::server::Server;
 use crate::visit::visit;
@@ -134,6 +135,25 @@ impl Meeting {
             (Side::Serving(server), Some(descriptor)) => server.share(&descriptor).map(|()| descriptor),
             (Side::Visiting(client), None) => client.share(),
             (Side::Alone | Side::Serving(_) | Side::Visiting(_) | Side::Over, _) => Err(over()),
+        })
+    }
+
+    /// Gives every rank's bytes to every rank, and a duplicate of its descriptor if it gives one. The parcels come back by
+    /// rank, this rank's own with its own descriptor among them.
+    ///
+    /// # Errors
+    /// [`RendezvousError::TooLarge`] beyond [`crate::PARCEL_MAX`] bytes; else where a rank has ended, left or is late, or where
+    /// this rank or rank 0 may open no more files.
+    pub fn exchange(&mut self, bytes: &[u8], descriptor: Option<OwnedFd>) -> Result<Vec<Parcel>, RendezvousError> {
+        let own = Parcel {
+            bytes: bytes.to_vec(),
+            descriptor,
+        };
+        self.step(|side| match side {
+            Side::Alone => own.check().map(|()| vec![own]),
+            Side::Serving(server) => server.exchange(own),
+            Side::Visiting(client) => client.exchange(own),
+            Side::Over => Err(over()),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::error::Refusal;
 use crate::process::ProcessId;
 
 const MAGIC: &str = "lanesum-rendezvous";
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// What every version can read of a first packet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -100,6 +100,10 @@ pub(crate) enum Message {
     Bring { what: String, digest: u64 },
     /// From rank 0: all brought the same.
     Agreed,
+    /// To rank 0: bytes for all ranks, with a descriptor if `described`.
+    Give { bytes: Hex, described: bool },
+    /// From rank 0: what that rank gave, with its descriptor if `described`.
+    Given { rank: usize, bytes: Hex, described: bool },
     /// To rank 0: nothing more to come.
     Finish,
     /// From rank 0: all have finished, the name is free.
@@ -120,6 +124,8 @@ impl Message {
             Self::Share => "a shared descriptor",
             Self::Bring { what, .. } => return format!("its value of {what}"),
             Self::Agreed => "an agreement",
+            Self::Give { .. } => "bytes for all ranks",
+            Self::Given { rank, .. } => return format!("the bytes of rank {rank}"),
             Self::Finish => "the end of its set-up",
             Self::Done => "the end of the meeting",
             Self::Leave { .. } => "that it leaves",

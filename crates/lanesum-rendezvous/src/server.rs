@@ -37,7 +37,7 @@ pub(crate) struct Server {
     pub(crate) claim: Option<Claim>,
     /// In order of rank once all have arrived.
     pub(crate) seats: Vec<Seat>,
-    span: Duration,
+    pub(crate) span: Duration,
     own: ProcessId,
     /// Whom the others were last told to be absent.
     told: Vec<usize>,
@@ -71,7 +71,7 @@ impl Server {
     /// `take` gives a message back, with what was expected, where it does not fit.
     pub(crate) fn look_after(
         &mut self,
-        mut take: impl FnMut(usize, Message) -> Result<(), (String, Message)>,
+        mut take: impl FnMut(usize, Message, Option<OwnedFd>) -> Result<(), (String, Message)>,
     ) -> Result<(), Refusal> {
         for seat in &mut self.seats {
             let rank = seat.rank;
@@ -80,11 +80,13 @@ impl Server {
             match seat.link.receive() {
                 Received::Packet(packet) => match serde_json::from_slice::<Message>(&packet.bytes) {
                     Ok(Message::Leave { refusal }) => return Err(refusal),
-                    Ok(message) => take(rank, message).map_err(|(expected, found)| Refusal::OutOfStep {
-                        rank,
-                        found: found.describe(),
-                        expected,
-                    })?,
+                    Ok(message) => {
+                        take(rank, message, packet.descriptor).map_err(|(expected, found)| Refusal::OutOfStep {
+                            rank,
+                            found: found.describe(),
+                            expected,
+                        })?
+                    }
                     Err(_) => {
                         let reason = "it sent a packet that cannot be read".to_owned();
                         return Err(Refusal::Left { rank, reason });
@@ -113,10 +115,10 @@ impl Server {
     }
 
     /// Takes one message from every rank. `check` judges its content.
-    fn gather(
+    pub(crate) fn gather(
         &mut self,
         step: &str,
-        mut check: impl FnMut(usize, Message) -> Result<Option<Refusal>, Message>,
+        mut check: impl FnMut(usize, Message, Option<OwnedFd>) -> Result<Option<RendezvousError>, Message>,
     ) -> Result<(), RendezvousError> {
         let deadline = Deadline::after(self.span);
         let mut pending: BTreeSet<usize> = self.seats.iter().map(|seat| seat.rank).collect();
@@ -125,16 +127,16 @@ impl Server {
         self.told.clear();
         let mut news = Deadline::after(NEWS);
         loop {
-            self.look_after(|rank, message| {
+            self.look_after(|rank, message, descriptor| {
                 if !pending.remove(&rank) {
                     return Err(("that it waits for the others".to_owned(), message));
                 }
-                let found = check(rank, message).map_err(|message| (step.to_owned(), message))?;
+                let found = check(rank, message, descriptor).map_err(|message| (step.to_owned(), message))?;
                 verdict = verdict.take().or(found);
                 Ok(())
             })?;
-            if let Some(refusal) = verdict {
-                return Err(refusal.into());
+            if let Some(error) = verdict {
+                return Err(error);
             }
             if pending.is_empty() {
                 return Ok(());
@@ -159,22 +161,9 @@ impl Server {
 
     fn tell(&self, seat: &Seat, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), RendezvousError> {
         let deadline = Deadline::after(self.span);
-        match seat.link.send(message, descriptor, &deadline) {
-            Ok(()) => Ok(()),
-            Err(SendFailure::Closed) => Err(seat.gone().into()),
-            Err(SendFailure::Late) => Err(Refusal::Late {
-                ranks: vec![seat.rank],
-                step: "reading from rank 0".to_owned(),
-                waited_ms: deadline.span_ms(),
-            }
-            .into()),
-            Err(SendFailure::TooLarge(bytes)) => Err(RendezvousError::TooLarge {
-                what: "the facts of a rank",
-                bytes,
-                limit: LONGEST,
-            }),
-            Err(SendFailure::System(errno)) => Err(system("send to a rank")(errno)),
-        }
+        seat.link
+            .send(message, descriptor, &deadline)
+            .map_err(|failure| seat.deaf(failure, &deadline))
     }
 
     pub(crate) fn welcome(&self, own_pidfd: &OwnedFd, join: &Join, token: u64) -> Result<(), RendezvousError> {
@@ -229,7 +218,7 @@ impl Server {
 
     pub(crate) fn agree(&mut self, what: &str, digest: u64) -> Result<(), RendezvousError> {
         let step = format!("its value of {what}");
-        self.gather(&step, |rank, message| {
+        self.gather(&step, |rank, message, _| {
             let Message::Bring {
                 what: named,
                 digest: theirs,
@@ -246,14 +235,14 @@ impl Server {
                 theirs: *theirs,
                 ours: digest,
             };
-            Ok((*theirs != digest).then_some(refusal))
+            Ok((*theirs != digest).then(|| refusal.into()))
         })?;
         self.tell_all(&Message::Agreed, None)
     }
 
     /// The last barrier. The name is free before anybody passes it. Gives the pidfds, by rank.
     pub(crate) fn finish(&mut self) -> Result<Vec<Option<OwnedFd>>, RendezvousError> {
-        self.gather("the end of its set-up", |_, message| {
+        self.gather("the end of its set-up", |_, message, _| {
             if matches!(message, Message::Finish) {
                 Ok(None)
             } else {
@@ -307,8 +296,27 @@ impl Drop for Server {
 }
 
 impl Seat {
+    /// Why nothing could be sent to this rank.
+    pub(crate) fn deaf(&self, failure: SendFailure, deadline: &Deadline) -> RendezvousError {
+        match failure {
+            SendFailure::Closed => self.gone().into(),
+            SendFailure::Late => Refusal::Late {
+                ranks: vec![self.rank],
+                step: "reading from rank 0".to_owned(),
+                waited_ms: deadline.span_ms(),
+            }
+            .into(),
+            SendFailure::TooLarge(bytes) => RendezvousError::TooLarge {
+                what: "the facts of a rank",
+                bytes,
+                limit: LONGEST,
+            },
+            SendFailure::System(errno) => system("send to a rank")(errno),
+        }
+    }
+
     /// Why the connection of this rank is closed.
-    fn gone(&self) -> Refusal {
+    pub(crate) fn gone(&self) -> Refusal {
         if process::ending(self.pidfd.as_ref()) {
             Refusal::Died { rank: self.rank }
         } else {

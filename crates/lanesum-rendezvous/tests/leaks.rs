@@ -17,6 +17,8 @@ fn neither_descriptors_nor_threads_are_left_behind() {
         let results = together(world(base.path(), 4), move |mut meeting| {
             let own = (meeting.rank() == 0).then(|| tempfile::tempfile().unwrap().into());
             drop(meeting.share(own)?);
+            let own = (meeting.rank() != 2).then(|| tempfile::tempfile().unwrap().into());
+            drop(meeting.exchange(b"bytes", own)?);
             // Every other round fails.
             let digest = if round % 2 == 0 { 7 } else { meeting.rank() as u64 };
             meeting.agree("the plan", digest)?;

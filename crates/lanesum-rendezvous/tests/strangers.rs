@@ -12,7 +12,7 @@ use rustix::net::{SendFlags, SocketAddrUnix, bind, listen, send};
 
 fn hello(rank: usize, version: &str) -> String {
     format!(
-        r#"{{"magic":"lanesum-rendezvous","protocol":1,"version":"{version}","rank":{rank},"name":"job","world":3,
+        r#"{{"magic":"lanesum-rendezvous","protocol":2,"version":"{version}","rank":{rank},"name":"job","world":3,
             "process":{{"pid":1,"token":1}},"terms":[],"facts":""}}"#
     )
 }
@@ -28,7 +28,7 @@ fn another_version_is_named_on_all_ranks() {
         let found = refusal(thread.join().unwrap());
         let text = found.to_string();
         assert!(
-            text.starts_with("rank 2 runs lanesum 9.9.9 (protocol 1), rank 0 runs "),
+            text.starts_with("rank 2 runs lanesum 9.9.9 (protocol 2), rank 0 runs "),
             "{text}"
         );
         assert_eq!(found.ranks(), [2]);
@@ -55,7 +55,7 @@ fn an_impostor_in_place_of_rank_0_is_told() {
         b"SSH-2.0-OpenSSH_9.9\r\n",
         b"{}",
         b"\xff\x00\xfe",
-        br#"{"magic":"lanesum-rendezvous","protocol":1"#,
+        br#"{"magic":"lanesum-rendezvous","protocol":2"#,
     ];
     for answer in wrong {
         let base = directory();

@@ -12,6 +12,7 @@ mod arena;
 mod epoch;
 mod error;
 mod layout;
+mod mapped;
 mod member;
 mod mutants;
 mod rank_set;
@@ -35,6 +36,7 @@ pub use error::SegmentError;
 #[cfg(not(loom))]
 pub use fork::ForkGuard;
 pub use layout::{Geometry, LAYOUT_VERSION, WORLD_MAX};
+pub use mapped::{DeviceFault, Mapped};
 pub use member::{Announcement, Member};
 #[cfg(loom)]
 pub use mutants::MUTANTS;

@@ -14,6 +14,8 @@ pub enum Phase {
     Result,
     /// Waiting until peers have read the shared buffers.
     Closing,
+    /// Waiting for the peers' inputs.
+    Data,
 }
 
 /// What happened, as a rank tells it to its peers.
@@ -31,6 +33,8 @@ pub enum RecordKind {
     Corrupt,
     /// The reporting rank's own thread panicked.
     Panicked,
+    /// The driver of the reporting rank's GPU refused or failed.
+    Device,
 }
 
 /// A rank's first fault.
@@ -68,11 +72,13 @@ impl Status {
             RecordKind::Departed => 4,
             RecordKind::Corrupt => 5,
             RecordKind::Panicked => 6,
+            RecordKind::Device => 7,
         };
         let phase = match record.phase {
             Phase::Header => 0,
             Phase::Result => 1,
             Phase::Closing => 2,
+            Phase::Data => 3,
         };
         self.kind.store(kind, Ordering::Relaxed);
         self.by.store(record.by as u64, Ordering::Relaxed);
@@ -108,11 +114,13 @@ impl Status {
             3 => RecordKind::Mismatch,
             4 => RecordKind::Departed,
             6 => RecordKind::Panicked,
+            7 => RecordKind::Device,
             _ => RecordKind::Corrupt,
         };
         let phase = match self.phase.load(Ordering::Relaxed) {
             1 => Phase::Result,
             2 => Phase::Closing,
+            3 => Phase::Data,
             _ => Phase::Header,
         };
         Box::new(Record {

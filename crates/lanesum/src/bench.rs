@@ -78,10 +78,11 @@ fn batch(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<
 /// Posts the header of the call that the other side is about to make.
 fn post(peer: &Communicator, elements: usize) {
     let mut nothing = [0.0f32; 1];
-    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment()) {
-        let algorithm = peer.plan.decide(&request).name();
-        peer.engine
-            .post_only(&Announced::all_reduce(&request, algorithm, peer.next_ordinal()));
+    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment(), None) {
+        if let Ok(algorithm) = peer.plan.decide(&request) {
+            peer.engine
+                .post_only(&Announced::all_reduce(&request, algorithm.name(), peer.next_ordinal()));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use lanesum_cuda::{DeviceOperands, DeviceSlice, DeviceSliceMut, Stream};
 use lanesum_host::{Input, Operands};
 use lanesum_plan::{Buffers, Elements, Label, Operation, Request};
 use lanesum_segment::Segment;
@@ -11,11 +12,18 @@ use crate::element::Element;
 use crate::refusals::Refused;
 use crate::shared::SharedBuffer;
 
+/// The memory of a call, by where it is.
+#[derive(Debug, Clone)]
+pub(crate) enum Memory {
+    Host(Operands),
+    Device(DeviceOperands),
+}
+
 /// One all-reduce: buffers, operation and label. Every rank gives the same number of elements.
 #[must_use = "describes a call; give it to `Communicator::all_reduce`"]
 #[derive(Debug)]
 pub struct AllReduce<'a, T: Element> {
-    operands: Operands,
+    memory: Memory,
     input_length: usize,
     output_length: usize,
     first: Option<usize>,
@@ -23,6 +31,8 @@ pub struct AllReduce<'a, T: Element> {
     label: Option<Label>,
     /// The segment that a shared input lies in.
     segment: Option<&'a Arc<Segment>>,
+    /// The devices that input, output and stream are on.
+    devices: Option<[usize; 3]>,
     buffers: PhantomData<&'a mut [T]>,
 }
 
@@ -72,15 +82,64 @@ impl<'a, T: Element> AllReduce<'a, T> {
         )
     }
 
+    /// Sums GPU memory over the ranks into itself, in the order of the stream. The call is done when
+    /// [`Receipt::wait`](crate::Receipt::wait) says so; work enqueued behind it on the stream sees the result.
+    pub fn device(buffer: impl Into<DeviceSliceMut<'a, T>>, stream: &Stream) -> Self {
+        let buffer = buffer.into();
+        let (address, length, on) = (buffer.address(), buffer.len(), buffer.device());
+        Self::on_device([address; 2], [length; 2], [on; 2], stream)
+    }
+
+    /// Sums GPU memory over the ranks into `output`, which has the same length, in the order of the stream.
+    pub fn device_to(
+        input: impl Into<DeviceSlice<'a, T>>,
+        output: impl Into<DeviceSliceMut<'a, T>>,
+        stream: &Stream,
+    ) -> Self {
+        let (input, output) = (input.into(), output.into());
+        Self::on_device(
+            [input.address(), output.address()],
+            [input.len(), output.len()],
+            [input.device(), output.device()],
+            stream,
+        )
+    }
+
+    fn on_device(
+        [input, output]: [u64; 2],
+        [input_length, output_length]: [usize; 2],
+        [from, to]: [usize; 2],
+        stream: &Stream,
+    ) -> Self {
+        let operands = DeviceOperands {
+            input,
+            output,
+            stream: stream.raw(),
+            keep: Some(stream.clone()),
+        };
+        Self {
+            memory: Memory::Device(operands),
+            input_length,
+            output_length,
+            first: None,
+            operation: Operation::Sum,
+            label: None,
+            segment: None,
+            devices: Some([from, to, stream.device().ordinal()]),
+            buffers: PhantomData,
+        }
+    }
+
     fn new(input: Input, output: *mut u8, from: usize, to: usize, segment: Option<&'a Arc<Segment>>) -> Self {
         Self {
-            operands: Operands { input, output },
+            memory: Memory::Host(Operands { input, output }),
             input_length: from,
             output_length: to,
             first: None,
             operation: Operation::Sum,
             label: None,
             segment,
+            devices: None,
             buffers: PhantomData,
         }
     }
@@ -104,9 +163,9 @@ impl<'a, T: Element> AllReduce<'a, T> {
         self
     }
 
-    /// Checks the call against a communicator's segment.
+    /// Checks the call against a communicator's segment and device.
     #[inline]
-    pub(crate) fn check(&self, segment: &Arc<Segment>) -> Result<(Request, Operands), Refused> {
+    pub(crate) fn check(self, segment: &Arc<Segment>, device: Option<usize>) -> Result<(Request, Memory), Refused> {
         let elements = match self.first {
             None if self.input_length != self.output_length => {
                 return Err(Refused::Lengths {
@@ -124,7 +183,10 @@ impl<'a, T: Element> AllReduce<'a, T> {
             Some(asked) => asked,
         };
         let buffers = match self.segment {
-            None => Buffers::Private,
+            None => match self.devices {
+                None => Buffers::Private,
+                Some(devices) => on_own_device(&devices, device)?,
+            },
             Some(of) if Arc::ptr_eq(of, segment) => Buffers::Shared,
             Some(_) => return Err(Refused::ForeignBuffer),
         };
@@ -135,6 +197,17 @@ impl<'a, T: Element> AllReduce<'a, T> {
             buffers,
             label: self.label,
         };
-        Ok((request, self.operands))
+        Ok((request, self.memory))
     }
+}
+
+/// Where the communicator has no GPU, the plan says why.
+fn on_own_device(devices: &[usize; 3], own: Option<usize>) -> Result<Buffers, Refused> {
+    let foreign = |own: usize| {
+        devices
+            .iter()
+            .find(|&&on| on != own)
+            .map(|&found| Refused::ForeignDevice { found, own })
+    };
+    own.and_then(foreign).map_or(Ok(Buffers::Device), Err)
 }

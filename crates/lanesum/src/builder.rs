@@ -6,6 +6,7 @@ use std::time::Duration;
 use lanesum_plan::{AlgorithmChoice, Bytes, ReductionTree};
 
 use crate::communicator::Communicator;
+use crate::engines::EngineChoice;
 use crate::environment;
 use crate::error::Error;
 
@@ -16,7 +17,7 @@ const STAGING: Bytes = Bytes::new(1 << 20);
 /// Bytes of one rank's arena where nobody says otherwise.
 const SHARED: Bytes = Bytes::new(4 << 20);
 
-/// What a rank brings to the meeting. All but the deadlines, the instruction set and the directory is
+/// What a rank brings to the meeting. All but the deadlines, the device, the instruction set and the directory is
 /// compared among the ranks.
 #[must_use = "call `join`"]
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Builder {
     pub(crate) rendezvous: String,
     pub(crate) deadline: Duration,
     pub(crate) setup_deadline: Option<Duration>,
+    pub(crate) engine: EngineChoice,
+    pub(crate) device: Option<usize>,
     pub(crate) algorithm: AlgorithmChoice,
     pub(crate) staging: Bytes,
     pub(crate) shared: Bytes,
@@ -44,6 +47,8 @@ impl Builder {
             rendezvous: rendezvous.into(),
             deadline: DEADLINE,
             setup_deadline: None,
+            engine: EngineChoice::Host,
+            device: None,
             algorithm: AlgorithmChoice::Auto,
             staging: STAGING,
             shared: SHARED,
@@ -76,6 +81,22 @@ impl Builder {
     /// The longest that joining may last (default: the deadline).
     pub fn setup_deadline(mut self, deadline: Duration) -> Self {
         self.setup_deadline = Some(deadline);
+        self
+    }
+
+    /// Says whether the communicator sums GPU memory too (default: host memory only, no CUDA driver is touched).
+    pub fn engine(mut self, choice: EngineChoice) -> Self {
+        self.engine = choice;
+        self
+    }
+
+    /// Takes the GPU of this number, counted from 0 among those that `CUDA_VISIBLE_DEVICES` leaves, and asks for the CUDA engine.
+    /// Without it, rank `r` takes device `r` modulo their number. Ranks may share a GPU; that tests more than it measures.
+    pub fn device(mut self, ordinal: usize) -> Self {
+        self.device = Some(ordinal);
+        if self.engine == EngineChoice::Host {
+            self.engine = EngineChoice::Cuda;
+        }
         self
     }
 

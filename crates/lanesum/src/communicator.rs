@@ -5,21 +5,25 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lanesum_cuda::{Device, DeviceOperands, FarewellKind, RawStream, Unqueued};
 use lanesum_host::{Engine, Input, Operands};
 use lanesum_plan::{
-    Algorithm, Announced, Buffers, Bytes, Call, Dtype, Elements, Explanation, Label, Operation, Plan, Rank,
-    ReductionTree, Request, Topology, WorldSize,
+    Algorithm, Announced, Buffers, Bytes, Call, Dtype, Elements, Explanation, Fault, Grid, Label, Operation, Plan,
+    Rank, ReductionTree, Refusal, Request, Topology, WorldSize,
 };
 use lanesum_rendezvous::Watch;
 use lanesum_segment::{Arena, ForkGuard};
 
-use crate::buffers::AllReduce;
+use crate::buffers::{AllReduce, Memory};
 use crate::builder::Builder;
 use crate::counters::{Counters, Ledger};
 use crate::element::Element;
 use crate::error::{Error, Refused};
 use crate::issued::{Issued, Named, Receipt};
 use crate::shared::SharedBuffer;
+
+/// How long a receipt waits beyond the deadline of the kernels.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// One rank's end of a group of ranks that sum together. `Send`, not `Sync`: one caller at a time, and one
 /// order of calls, the same on all ranks. For overlap there is [`Communicator::channel`].
@@ -31,6 +35,8 @@ use crate::shared::SharedBuffer;
 #[derive(Debug)]
 pub struct Communicator {
     pub(crate) engine: Engine,
+    /// This rank's GPU, where the communicator has one.
+    pub(crate) cuda: Option<lanesum_cuda::Engine>,
     pub(crate) plan: Plan,
     pub(crate) arena: Arena,
     pub(crate) guard: Arc<ForkGuard>,
@@ -51,6 +57,7 @@ pub(crate) struct Identity {
     pub(crate) recipe: Builder,
     pub(crate) isa: &'static str,
     pub(crate) setup: Duration,
+    pub(crate) without_device: Option<String>,
 }
 
 /// A call by raw pointers, for bindings of other languages and for engines with allocators of their own.
@@ -68,6 +75,18 @@ pub struct RawCall {
     pub operation: Operation,
     /// The caller's mark.
     pub label: Option<Label>,
+    /// Where the memory is.
+    pub memory: RawMemory,
+}
+
+/// Where the memory of a raw call is.
+#[derive(Debug, Clone, Copy)]
+pub enum RawMemory {
+    /// On the host: the call is done when it returns.
+    Host,
+    /// On the communicator's GPU, in the order of this stream (`cudaStream_t` and `CUstream` are the same pointer, null the
+    /// default stream). The stream must live until another call of the communicator, or its end.
+    Device(RawStream),
 }
 
 impl Communicator {
@@ -110,11 +129,13 @@ impl Communicator {
     /// [`Error::Poisoned`]: an earlier call failed; the output holds NaN.
     pub fn all_reduce<T: Element>(&self, call: AllReduce<'_, T>) -> Result<Issued, Error> {
         self.own_process()?;
-        let (request, operands) = call.check(self.engine.segment())?;
+        let device = self.cuda.as_ref().map(|cuda| cuda.device().ordinal());
+        let (request, memory) = call.check(self.engine.segment(), device)?;
         // SAFETY: the call borrows its buffers exclusively (the input of `out_of_place` shared) for as long
         // as it lives, `check` has compared their lengths with the request, and Rust's borrows keep input
-        // and output the same or apart. Any bytes are a valid element.
-        unsafe { self.issue(&request, &operands) }
+        // and output the same or apart. Any bytes are a valid element. Device memory is freed only after the work that uses
+        // it, and its stream is kept by the call.
+        unsafe { self.issue(&request, &memory) }
     }
 
     /// As [`Communicator::all_reduce`], by raw pointers.
@@ -124,7 +145,8 @@ impl Communicator {
     ///
     /// # Safety
     /// The input is valid for reading and the output for writing `elements` elements of `dtype`, and nobody
-    /// else touches the output, or writes to the input, during the call.
+    /// else touches the output, or writes to the input, during the call; for device memory, until the call has completed. A
+    /// stream belongs to the primary context of the communicator's device, and lives as [`RawMemory::Device`] says.
     pub unsafe fn all_reduce_raw(&self, raw: &RawCall) -> Result<Issued, Error> {
         self.own_process()?;
         let elements = raw.elements.get();
@@ -143,55 +165,166 @@ impl Communicator {
             operation: raw.operation,
             dtype: raw.dtype,
             elements: raw.elements,
-            buffers: Buffers::Private,
+            buffers: match raw.memory {
+                RawMemory::Host => Buffers::Private,
+                RawMemory::Device(_) => Buffers::Device,
+            },
             label: raw.label,
         };
-        let operands = Operands {
-            input: Input::Private(raw.input),
-            output: raw.output,
+        let memory = match raw.memory {
+            RawMemory::Host => Memory::Host(Operands {
+                input: Input::Private(raw.input),
+                output: raw.output,
+            }),
+            RawMemory::Device(stream) => Memory::Device(DeviceOperands {
+                input: raw.input.addr() as u64,
+                output: raw.output.addr() as u64,
+                stream,
+                keep: None,
+            }),
         };
         // SAFETY: the caller vouches for both; they are the same or do not overlap, as just checked.
-        unsafe { self.issue(&request, &operands) }
+        unsafe { self.issue(&request, &memory) }
     }
 
     /// The one dispatch: what the plan decided runs, or an error says why not.
     ///
     /// # Safety
-    /// As [`Engine::one_shot_pull`].
-    unsafe fn issue(&self, request: &Request, operands: &Operands) -> Result<Issued, Error> {
-        if let Some(first) = self.engine.fault() {
+    /// As [`Engine::one_shot_pull`] for host memory, as [`lanesum_cuda::Engine::enqueue`] for a GPU's.
+    unsafe fn issue(&self, request: &Request, memory: &Memory) -> Result<Issued, Error> {
+        let decided = self.plan.decide(request).map_err(Refused::from)?;
+        if let Some(first) = self.fault() {
             // SAFETY: passed on from the caller.
-            unsafe { self.engine.spoil(request, operands.output) };
-            return Err(Error::Poisoned {
-                first: Box::new(first.clone()),
-            });
+            unsafe { self.spoil(&decided, request, memory) };
+            return Err(Error::Poisoned { first });
         }
-        let decided = self.plan.decide(request);
         let named = self.named(&decided, request.bytes());
         let announced = Announced::all_reduce(request, named.algorithm, named.ordinal);
-        let outcome = match &decided {
+        let closed = match (&decided, memory) {
             // SAFETY: passed on from the caller.
-            Algorithm::Alone(_) => Ok(unsafe { self.engine.alone(request, operands) }),
-            Algorithm::HeaderOnly(_) => self.engine.header_only(&announced),
+            (Algorithm::Alone(_), Memory::Host(operands)) => Ok(unsafe { self.engine.alone(request, operands) }),
+            (Algorithm::HeaderOnly(_), Memory::Host(_)) => self.engine.header_only(&announced),
             // SAFETY: passed on from the caller.
-            Algorithm::OneShotPull(algorithm) => unsafe {
+            (Algorithm::OneShotPull(algorithm), Memory::Host(operands)) => unsafe {
                 self.engine.one_shot_pull(algorithm, &announced, request, operands)
             },
             // SAFETY: passed on from the caller.
-            Algorithm::TwoShotPull(algorithm) => unsafe {
+            (Algorithm::TwoShotPull(algorithm), Memory::Host(operands)) => unsafe {
                 self.engine.two_shot_pull(algorithm, &announced, request, operands)
             },
+            // SAFETY: passed on from the caller.
+            (Algorithm::DeviceAlone(algorithm), Memory::Device(operands)) => {
+                return unsafe { self.enqueue(algorithm.grid(), named, &announced, (request, operands)) };
+            }
+            // SAFETY: passed on from the caller.
+            (Algorithm::DeviceHeaderOnly(algorithm), Memory::Device(operands)) => {
+                return unsafe { self.enqueue(algorithm.grid(), named, &announced, (request, operands)) };
+            }
+            // SAFETY: passed on from the caller.
+            (Algorithm::OneShotPush(algorithm), Memory::Device(operands)) => {
+                return unsafe { self.enqueue(algorithm.grid(), named, &announced, (request, operands)) };
+            }
+            // The plan decides by the kind of buffers, which was taken from the memory: these do not come together.
+            (
+                Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_),
+                Memory::Device(_),
+            )
+            | (
+                Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_),
+                Memory::Host(_),
+            ) => {
+                return Err(Refused::from(Refusal::WrongBuffers {
+                    engine: decided.engine(),
+                    buffers: request.buffers,
+                })
+                .into());
+            }
         };
-        match outcome {
+        match closed {
             Ok(closed) => {
                 self.ledger.note(named.algorithm, named.bytes);
                 Ok(Issued::Done(Receipt::of(named, closed)))
             }
             Err(fault) => {
                 // SAFETY: passed on from the caller.
-                unsafe { self.engine.spoil(request, operands.output) };
+                unsafe { self.spoil(&decided, request, memory) };
                 Err(fault.into())
             }
+        }
+    }
+
+    /// Enqueues a call on GPU memory.
+    ///
+    /// # Safety
+    /// As [`lanesum_cuda::Engine::enqueue`].
+    #[inline]
+    unsafe fn enqueue(
+        &self,
+        grid: Grid,
+        named: Named,
+        announced: &Announced,
+        (request, operands): (&Request, &DeviceOperands),
+    ) -> Result<Issued, Error> {
+        // A plan decides for a GPU only where one is attached.
+        let cuda = self.cuda.as_ref().ok_or(Refused::Decision(Refusal::NoDevice))?;
+        // SAFETY: passed on from the caller.
+        match unsafe { cuda.enqueue(grid, announced, request, operands) } {
+            Ok(pending) => {
+                self.ledger.note(named.algorithm, named.bytes);
+                Ok(Issued::Enqueued(Receipt::pending(
+                    named,
+                    pending,
+                    cuda.deadline() + GRACE,
+                )))
+            }
+            Err(Unqueued::Capturing) => {
+                // Refused: the call did not happen, and the next one has its number.
+                self.ordinal.set(named.ordinal);
+                Err(Refused::Capturing.into())
+            }
+            Err(Unqueued::Failed(fault)) => {
+                self.adopt();
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Fills the output of a failed call with NaN.
+    ///
+    /// # Safety
+    /// As [`Communicator::issue`], for the output.
+    #[cold]
+    unsafe fn spoil(&self, decided: &Algorithm, request: &Request, memory: &Memory) {
+        let grid = match decided {
+            Algorithm::DeviceAlone(algorithm) => Some(algorithm.grid()),
+            Algorithm::DeviceHeaderOnly(algorithm) => Some(algorithm.grid()),
+            Algorithm::OneShotPush(algorithm) => Some(algorithm.grid()),
+            Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
+                None
+            }
+        };
+        match (memory, &self.cuda, grid) {
+            // SAFETY: passed on from the caller.
+            (Memory::Host(operands), _, _) => unsafe { self.engine.spoil(request, operands.output) },
+            // SAFETY: passed on from the caller.
+            (Memory::Device(operands), Some(cuda), Some(grid)) => unsafe { cuda.spoil(grid, request, operands) },
+            (Memory::Device(_), _, _) => {}
+        }
+    }
+
+    /// The first fault of either engine. One that the GPU has told of is passed on to the peers' host calls.
+    #[inline]
+    fn fault(&self) -> Option<Box<Fault>> {
+        if self.engine.fault().is_none() && self.cuda.as_ref().is_some_and(|cuda| cuda.fault().is_some()) {
+            self.adopt();
+        }
+        self.engine.fault().map(|fault| Box::new(fault.clone()))
+    }
+
+    #[cold]
+    fn adopt(&self) {
+        if let Some((fault, record)) = self.cuda.as_ref().and_then(lanesum_cuda::Engine::fault) {
+            self.engine.adopt(record, fault);
         }
     }
 
@@ -281,6 +414,29 @@ impl Communicator {
         self.identity.setup
     }
 
+    /// The GPU whose memory this communicator sums; none if it sums host memory only.
+    pub fn device(&self) -> Option<&Device> {
+        self.cuda.as_ref().map(lanesum_cuda::Engine::device)
+    }
+
+    /// Why there is no GPU although the builder's engine is `auto`.
+    pub fn without_device(&self) -> Option<&str> {
+        self.identity.without_device.as_deref()
+    }
+
+    /// GPU memory that this rank has taken for itself.
+    pub fn device_memory(&self) -> Bytes {
+        self.cuda.as_ref().map_or(Bytes::new(0), lanesum_cuda::Engine::memory)
+    }
+
+    /// The fault that a call on a stream has met meanwhile, if any; never waits. Calls ask by themselves.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] with the first fault.
+    pub fn check(&self) -> Result<(), Error> {
+        self.usable()
+    }
+
     /// The instruction set that this rank sums with.
     pub fn isa(&self) -> &'static str {
         self.identity.isa
@@ -302,12 +458,16 @@ impl Communicator {
         self.engine.deadline()
     }
 
-    /// Changes the deadline of this rank's calls to come.
+    /// Changes the deadline of this rank's calls to come, and of those that are on a stream.
     ///
     /// # Errors
     /// [`Refused::Deadline`] if it is outside 1 ms to 24 days.
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
-        self.engine.set_deadline(checked_deadline(deadline)?);
+        let deadline = checked_deadline(deadline)?;
+        self.engine.set_deadline(deadline);
+        if let Some(cuda) = &self.cuda {
+            cuda.set_deadline(deadline);
+        }
         Ok(())
     }
 
@@ -331,11 +491,7 @@ impl Communicator {
 
     pub(crate) fn usable(&self) -> Result<(), Error> {
         self.own_process()?;
-        self.engine.fault().map_or(Ok(()), |first| {
-            Err(Error::Poisoned {
-                first: Box::new(first.clone()),
-            })
-        })
+        self.fault().map_or(Ok(()), |first| Err(Error::Poisoned { first }))
     }
 
     /// What a receipt says of the next call.
@@ -363,10 +519,17 @@ impl Drop for Communicator {
         if self.guard.is_forked() {
             return;
         }
-        if std::thread::panicking() {
-            self.engine.abandon();
-        } else {
-            self.engine.depart();
+        let kind = match std::thread::panicking() {
+            true => FarewellKind::Panicked,
+            false => FarewellKind::Departed,
+        };
+        let peers_left = self.engine.peers_have_left();
+        if let Some(cuda) = &mut self.cuda {
+            cuda.end(kind, peers_left);
+        }
+        match kind {
+            FarewellKind::Panicked => self.engine.abandon(),
+            FarewellKind::Departed => self.engine.depart(),
         }
     }
 }

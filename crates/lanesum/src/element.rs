@@ -11,7 +11,7 @@ mod sealed {
 
 /// An element of a tensor: `f32`, [`half::f16`] or [`half::bf16`]. Sealed: any bytes are a valid value of
 /// each, and each has the layout that its [`Dtype`] names.
-pub trait Element: Copy + Default + Send + sealed::Sealed + 'static {
+pub trait Element: Copy + Default + Send + lanesum_cuda::Scalar + sealed::Sealed + 'static {
     /// Its dtype.
     const DTYPE: Dtype;
 }

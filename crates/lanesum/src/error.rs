@@ -1,7 +1,7 @@
 //! What can go wrong, with the ranks to blame and what to do.
 
-use lanesum_host::Fault;
-use lanesum_plan::{PlanError, Rank};
+use lanesum_cuda::CudaError;
+use lanesum_plan::{Fault, PlanError, Rank};
 use lanesum_rendezvous::RendezvousError;
 use lanesum_segment::SegmentError;
 use thiserror::Error;
@@ -37,6 +37,17 @@ pub enum Error {
     /// The call was refused; nothing happened.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// This rank's GPU can't be used.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// A peer's GPU can't be used.
+    #[error("rank {rank} could not attach its GPU: {reason}")]
+    PeerDevice {
+        /// The peer.
+        rank: Rank,
+        /// Its error.
+        reason: String,
+    },
     /// A thread could not be started or another service of the system was refused.
     #[error("{what} was refused: {source}")]
     System {
@@ -58,9 +69,13 @@ impl Error {
                 .into_iter()
                 .filter_map(|rank| Rank::new(rank).ok())
                 .collect(),
-            Self::Environment(_) | Self::Plan(_) | Self::Segment(_) | Self::Refused(_) | Self::System { .. } => {
-                Vec::new()
-            }
+            Self::PeerDevice { rank, .. } => vec![*rank],
+            Self::Environment(_)
+            | Self::Plan(_)
+            | Self::Segment(_)
+            | Self::Cuda(_)
+            | Self::Refused(_)
+            | Self::System { .. } => Vec::new(),
         }
     }
 
@@ -73,6 +88,8 @@ impl Error {
             Self::Segment(error) => error.hint().map(str::to_owned),
             Self::Fault(fault) => Some(fault.hint().to_owned()),
             Self::Poisoned { first } => Some(format!("make a new communicator; first {}", first.hint())),
+            Self::Cuda(error) => Some(error.hint()),
+            Self::PeerDevice { .. } => Some("see that rank's own error, which says what to do".to_owned()),
             Self::Refused(refused) => Some(refused.hint().to_owned()),
             Self::System { .. } => Some("check the limits of processes and threads (ulimit -u)".to_owned()),
         }

@@ -1,7 +1,12 @@
 //! What a call returns: proof that a named reduction was issued.
 
+use std::time::Duration;
+
+use lanesum_cuda::{Pending, Unfinished};
 use lanesum_host::Closed;
 use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
+
+use crate::error::Error;
 
 /// A reduction that was issued. There is no other way to succeed, and it can't be overlooked:
 ///
@@ -24,8 +29,8 @@ use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
 pub enum Issued {
     /// It is complete: the output holds the result. Calls on host memory are.
     Done(Receipt),
-    /// It was enqueued on the caller's stream. The receipt proves local enqueue, not completion. No engine of
-    /// this version makes it.
+    /// It was enqueued on the caller's stream. The receipt proves local enqueue, not completion: for that there is
+    /// [`Receipt::wait`]. Calls on GPU memory are.
     Enqueued(Receipt),
     /// It was recorded into the graph that the stream captures, and runs when the graph is replayed. No engine of
     /// this version makes it.
@@ -68,8 +73,22 @@ pub struct Receipt {
     path: Path,
     bytes: Bytes,
     ordinal: u64,
-    epoch: u64,
+    stage: Stage,
 }
+
+/// How far the call has come.
+#[derive(Debug)]
+enum Stage {
+    /// It is complete; the epoch of its last exchange.
+    Closed(u64),
+    /// It is on a stream; the longest that waiting for it may last.
+    Enqueued(Pending, Duration),
+}
+
+/// Proof that a call has completed on this rank: its output holds the result.
+#[must_use = "says that the output holds the result"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completed(());
 
 /// What a decision names of a reduction, for its receipt.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +102,19 @@ pub(crate) struct Named {
 
 impl Receipt {
     /// The receipt of a host call whose last epoch is closed.
+    #[inline]
     pub(crate) fn of(named: Named, closed: Closed) -> Self {
+        Self::at(named, Stage::Closed(closed.epoch()))
+    }
+
+    /// The receipt of a call that the driver has accepted.
+    #[inline]
+    pub(crate) fn pending(named: Named, pending: Pending, longest: Duration) -> Self {
+        Self::at(named, Stage::Enqueued(pending, longest))
+    }
+
+    #[inline]
+    fn at(named: Named, stage: Stage) -> Self {
         let Named {
             algorithm,
             engine,
@@ -97,7 +128,34 @@ impl Receipt {
             path,
             bytes,
             ordinal,
-            epoch: closed.epoch(),
+            stage,
+        }
+    }
+
+    /// Waits until the call has completed; for a call on a stream, until all that was enqueued there since has completed too.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] if it, or a call before it, has failed; its output holds NaN. [`Error::Cuda`] if it has not ended two
+    /// seconds after the deadline, because other work holds the stream up: nothing is known of the call then.
+    pub fn wait(&self) -> Result<Completed, Error> {
+        match &self.stage {
+            Stage::Closed(_) => Ok(Completed(())),
+            Stage::Enqueued(pending, longest) => match pending.wait(*longest) {
+                Ok(_) => Ok(Completed(())),
+                Err(Unfinished::Failed(fault)) => Err(fault.into()),
+                Err(Unfinished::Late(error)) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Whether the call has completed; never waits.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] as for [`Receipt::wait`].
+    pub fn poll(&self) -> Result<Option<Completed>, Error> {
+        match &self.stage {
+            Stage::Closed(_) => Ok(Some(Completed(()))),
+            Stage::Enqueued(pending, _) => Ok(pending.poll()?.map(|_| Completed(()))),
         }
     }
 
@@ -126,9 +184,12 @@ impl Receipt {
         self.ordinal
     }
 
-    /// Epoch of the call's last exchange.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
+    /// Epoch of the call's last exchange. `None` for calls on GPU memory: their epochs live on the device.
+    pub fn epoch(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Closed(epoch) => Some(epoch),
+            Stage::Enqueued(..) => None,
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod attach;
 #[doc(hidden)]
 pub mod bench;
 mod buffers;
@@ -21,6 +22,7 @@ mod builder;
 mod communicator;
 mod counters;
 mod element;
+mod engines;
 pub mod environment;
 mod error;
 mod issued;
@@ -31,13 +33,15 @@ mod split;
 
 pub use buffers::AllReduce;
 pub use builder::Builder;
-pub use communicator::{Communicator, RawCall};
+pub use communicator::{Communicator, RawCall, RawMemory};
 pub use counters::Counters;
 pub use element::Element;
+pub use engines::EngineChoice;
 pub use environment::EnvironmentError;
 pub use error::{Error, Refused};
 pub use half::{bf16, f16};
-pub use issued::{Captured, Issued, Receipt};
+pub use issued::{Captured, Completed, Issued, Receipt};
+pub use lanesum_cuda::CudaError;
 pub use lanesum_host::{Fault, FaultKind};
 pub use lanesum_plan::{
     Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Call, Dtype, Elements, Engine, Explanation, Label,
@@ -46,6 +50,13 @@ pub use lanesum_plan::{
 pub use lanesum_rendezvous::RendezvousError;
 pub use lanesum_segment::SegmentError;
 pub use shared::SharedBuffer;
+
+/// GPUs, streams and device memory, for programs that bring no framework of their own.
+pub mod cuda {
+    pub use lanesum_cuda::{
+        Device, DeviceBuffer, DeviceSlice, DeviceSliceMut, DriverFacts, Event, RawStream, Stream, device_count, driver,
+    };
+}
 
 /// The README's example runs as a test; its links would lead nowhere here.
 #[cfg(doctest)]

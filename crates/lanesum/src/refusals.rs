@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// Why a call was refused. Nothing was sent, no epoch was used, the output is untouched.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// Input and output have different lengths.
@@ -52,6 +52,20 @@ pub enum Refused {
         /// The deadline asked for, milliseconds.
         ms: u128,
     },
+    /// No algorithm runs the call.
+    #[error(transparent)]
+    Decision(#[from] lanesum_plan::Refusal),
+    /// The stream is being captured into a graph.
+    #[error("the stream is being captured into a CUDA graph")]
+    Capturing,
+    /// Buffer or stream is on another GPU than the communicator's.
+    #[error("the buffers or the stream are on device {found}, the communicator's GPU is device {own}")]
+    ForeignDevice {
+        /// Where they are.
+        found: usize,
+        /// Where the communicator is.
+        own: usize,
+    },
     /// The processor has no such instruction set.
     #[error("this processor can't run the instruction set `{asked}`; it can run {known}")]
     Isa {
@@ -66,6 +80,7 @@ impl Refused {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::Decision(refusal) => refusal.hint().unwrap_or("see `explain` for what was refused and why"),
             Self::Lengths { .. } => "give an output of the input's length",
             Self::TooMany { .. } => "ask for at most the buffers' length",
             Self::Overlap => "give the same pointer for both, or buffers that do not overlap",
@@ -75,6 +90,8 @@ impl Refused {
             Self::ArenaFull(_) => "drop shared buffers, or raise the builder's `shared_capacity` on all ranks",
             Self::Forked => "make a new communicator in the child, or start the child with spawn instead of fork",
             Self::Deadline { .. } => "give a deadline within these bounds",
+            Self::Capturing => "call outside of the capture: this version does not record calls into graphs",
+            Self::ForeignDevice { .. } => "allocate on `Communicator::device`, or join with the builder's `device`",
             Self::Isa { .. } => "name one of these, or leave the choice to lanesum",
         }
     }

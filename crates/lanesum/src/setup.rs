@@ -4,18 +4,22 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lanesum_cuda::{Device, Staged};
 use lanesum_host::Engine;
 use lanesum_host::reduce::{Isa, Reducer};
 use lanesum_plan::{
-    HostFacts, Limits, Plan, PlanError, PlanInputs, Policy, RankHost, ReductionTree, Topology, WorldSize,
+    Buffers, Dtype, Elements, Gpus, HostFacts, Limits, Operation, PeerVerdict, Plan, PlanError, PlanInputs, Policy,
+    Rank, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize,
 };
 use lanesum_rendezvous::{Join, Meeting, meet};
 use lanesum_segment::{Arena, ForkGuard, Geometry, LAYOUT_VERSION, Lost, Pace, Segment};
 use serde::{Deserialize, Serialize};
 
+use crate::attach::{self, Attached, Party, Without};
 use crate::builder::Builder;
 use crate::communicator::{Communicator, Identity, checked_deadline};
 use crate::counters::Ledger;
+use crate::engines::EngineChoice;
 use crate::error::{Error, Refused};
 
 /// What a rank tells the others of what it sees.
@@ -23,6 +27,8 @@ use crate::error::{Error, Refused};
 struct Observation {
     rank: RankHost,
     host: HostFacts,
+    /// This rank's GPU, or why there is none although one was asked for.
+    gpu: Option<Result<RankGpu, String>>,
 }
 
 /// Joins as the builder says. `lost` is asked while waiting for others: a rank of the parent communicator
@@ -42,9 +48,19 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
         algorithm: builder.algorithm,
     };
     let guard = Arc::new(ForkGuard::new()?);
+    let device = attach::open(&builder);
+    if let (Err(Without::Own(error)), EngineChoice::Cuda) = (&device, builder.engine) {
+        return Err(error.clone().into());
+    }
 
-    let mut meeting = meet(&invitation(&builder, &tree)?, lost)?;
-    let topology = topology_of(&meeting)?;
+    let mut meeting = meet(&invitation(&builder, &tree, &device)?, lost)?;
+    let (mut topology, told) = topology_of(&meeting)?;
+    let party = Party {
+        meeting: &mut meeting,
+        rank,
+        world,
+    };
+    let (staged, mut without) = attached(party, &builder, device, limits, &mut topology, told)?;
     let plan = Plan::compile(PlanInputs {
         world,
         topology: &topology,
@@ -54,6 +70,26 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     })?;
     meeting.agree("plan", plan.digest())?;
     let token = meeting.token();
+    // One element is enough to ask: the ways between the GPUs are the same for all lengths.
+    let any = Request {
+        operation: Operation::Sum,
+        dtype: Dtype::F32,
+        elements: Elements::new(1),
+        buffers: Buffers::Device,
+        label: None,
+    };
+    let staged = match plan.decide(&any) {
+        Ok(_) => staged,
+        Err(refusal) => {
+            if matches!(without, Without::Unasked) && builder.engine != EngineChoice::Host {
+                without = Without::Refused(refusal);
+            }
+            None
+        }
+    };
+    if staged.is_none() && builder.engine == EngineChoice::Cuda {
+        return Err(without.into_error());
+    }
 
     let digest = plan.digest() ^ token;
     let geometry = Geometry::new(
@@ -66,27 +102,44 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     let segment = Arc::new(mapped(&mut meeting, geometry, rank.index() == 0)?);
     segment.populate(rank.index());
 
+    let cuda = match staged {
+        Some(staged) => Some(lanesum_cuda::Engine::new(*staged, &tree, deadline)?),
+        None => None,
+    };
     let peers = meeting.finish()?;
     let lost_here = Arc::new(Lost::default());
     let watch = {
         let noticed = Arc::clone(&lost_here);
-        peers.watch(move |rank| noticed.note(rank))?
+        let notifier = cuda.as_ref().map(lanesum_cuda::Engine::notifier);
+        peers.watch(move |rank| {
+            noticed.note(rank);
+            if let Some(notifier) = &notifier {
+                notifier.note_lost(rank);
+            }
+        })?
     };
     let own_core = topology.cores().is_some_and(|cores| cores >= world.get());
     let pace = if own_core { Pace::OWN_CORE } else { Pace::SHARED_CORE };
     let name = isa.name();
     let engine = Engine::new(segment, rank, Reducer::new(isa, &tree), pace, deadline, lost_here)?;
+    let mut recipe = builder;
+    if let Some(cuda) = &cuda {
+        // Children number their ranks anew, but stay on this device.
+        recipe.device = Some(cuda.device().ordinal());
+    }
     let identity = Identity {
         rank,
         world,
         token,
-        recipe: builder,
+        recipe,
+        without_device: without.reason(),
         isa: name,
         setup: start.elapsed(),
     };
     let arena = Arena::new(geometry.shared());
     Ok(Communicator {
         engine,
+        cuda,
         plan,
         arena,
         guard,
@@ -98,13 +151,17 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
 }
 
 /// What this rank brings to the meeting.
-fn invitation(builder: &Builder, tree: &ReductionTree) -> Result<Join, Error> {
+fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, Without>) -> Result<Join, Error> {
     let term = |name: &str, value: String| (name.to_owned(), value);
     let observation = Observation {
         rank: RankHost {
             cpus: lanesum_probe::cpus(),
         },
         host: lanesum_probe::host(),
+        gpu: match device {
+            Ok(device) => Some(Ok(device.facts().clone())),
+            Err(without) => without.reason().map(Err),
+        },
     };
     let facts = serde_json::to_vec(&observation).map_err(|source| Error::System {
         what: "writing down what was observed",
@@ -119,6 +176,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree) -> Result<Join, Error> {
             term("layout version", LAYOUT_VERSION.to_string()),
             term("staging bytes", builder.staging.get().to_string()),
             term("shared bytes", builder.shared.get().to_string()),
+            term("engine", builder.engine.to_string()),
             term("algorithm", builder.algorithm.to_string()),
             term("reduction tree", tree.to_string()),
             term("first epoch", builder.first_epoch.to_string()),
@@ -128,23 +186,68 @@ fn invitation(builder: &Builder, tree: &ReductionTree) -> Result<Join, Error> {
     })
 }
 
-/// One topology for all, made from the bytes that all ranks have alike. What rank 0 sees of the host counts.
-fn topology_of(meeting: &Meeting) -> Result<Topology, Error> {
+/// One topology for all, made from the bytes that all ranks have alike, with the GPUs if every rank has one; else the first rank
+/// that has none. What rank 0 sees of the host counts.
+fn topology_of(meeting: &Meeting) -> Result<(Topology, Option<(usize, String)>), Error> {
     let unreadable = |source: serde_json::Error| Error::System {
         what: "reading a rank's observation",
         source: source.into(),
     };
     let mut ranks = Vec::new();
     let mut host = None;
-    for facts in meeting.facts() {
+    let mut gpus = Vec::new();
+    let mut told = None;
+    for (rank, facts) in meeting.facts().iter().enumerate() {
         let observation: Observation = serde_json::from_slice(facts).map_err(unreadable)?;
         ranks.push(observation.rank);
         host.get_or_insert(observation.host);
+        match observation.gpu {
+            Some(Ok(gpu)) => gpus.push(gpu),
+            Some(Err(reason)) => {
+                told.get_or_insert((rank, reason));
+            }
+            None => {}
+        }
     }
-    Ok(Topology {
-        ranks,
-        host: host.unwrap_or_default(),
-    })
+    let world = ranks.len();
+    let gpus = (gpus.len() == world).then(|| Gpus {
+        ranks: gpus,
+        peers: vec![vec![PeerVerdict::Unknown; world]; world],
+    });
+    let host = host.unwrap_or_default();
+    Ok((Topology { ranks, host, gpus }, told))
+}
+
+/// Attaches the GPUs where all ranks have one; puts the verdicts into the topology.
+fn attached(
+    mut party: Party<'_>,
+    builder: &Builder,
+    device: Result<Device, Without>,
+    limits: Limits,
+    topology: &mut Topology,
+    told: Option<(usize, String)>,
+) -> Result<(Option<Box<Staged>>, Without), Error> {
+    let device = match (device, topology.gpus.clone()) {
+        (Ok(device), Some(gpus)) => (device, gpus),
+        (Err(without), _) => return Ok((None, without)),
+        (Ok(_), None) => {
+            let (rank, reason) = told.unwrap_or_default();
+            return Ok((
+                None,
+                Without::Peer {
+                    rank: Rank::new(rank)?,
+                    reason,
+                },
+            ));
+        }
+    };
+    let (staged, gpus, without) = match party.attach(builder, &device.0, limits, device.1)? {
+        Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
+        Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
+        Attached::Without(without) => (None, None, without),
+    };
+    topology.gpus = gpus;
+    Ok((staged, without))
 }
 
 /// The segment: made by rank 0, opened and checked by the others.

@@ -42,7 +42,7 @@ fn receipts_tell_what_ran_and_counters_add_up() {
             panic!("a host call is done when it returns")
         };
         assert_eq!(
-            (receipt.ordinal(), receipt.epoch(), receipt.bytes()),
+            (receipt.ordinal(), receipt.epoch().unwrap(), receipt.bytes()),
             (0, 1, Bytes::new(400))
         );
         assert_eq!(receipt.algorithm(), AlgorithmName::OneShotPull);
@@ -102,6 +102,7 @@ fn a_refused_call_leaves_its_output_and_the_communicator_alone() {
             dtype: Dtype::F32,
             operation: Operation::Sum,
             label: None,
+            memory: lanesum::RawMemory::Host,
         };
         let start = output.as_mut_ptr().cast::<u8>();
         raw.input = start.wrapping_add(4);
@@ -318,6 +319,7 @@ fn raw_calls_take_odd_addresses() {
             dtype: Dtype::Bf16,
             operation: Operation::Sum,
             label: None,
+            memory: lanesum::RawMemory::Host,
         };
         // SAFETY: the elements lie inside `bytes`, which nobody else touches.
         let outcome = unsafe { communicator.all_reduce_raw(&raw) };

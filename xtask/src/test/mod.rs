@@ -2,7 +2,7 @@
 //!
 //! Counting rules. Tests are counted from the harness' own summary lines, one for each example that
 //! ran and one for each mutant that the tests noticed. A check without tests of its own (fmt,
-//! clippy, generated files, rustdoc) counts only when it fails, as one failure; so does a step that
+//! clippy, generated files, images, rustdoc) counts only when it fails, as one failure; so does a step that
 //! could not run, or that found nothing to run. The last line printed is the count, in the words
 //! that CI reads.
 
@@ -42,6 +42,8 @@ enum Step {
     Aarch64,
     /// The generated files say what the sources say
     Generated,
+    /// The shipped GPU images are those of the sources, complete, and spill nothing
+    Kernels,
     /// The API documentation builds without a warning
     Rustdoc,
     /// Unit and integration tests
@@ -63,6 +65,7 @@ impl Step {
             Step::Clippy => "clippy",
             Step::Aarch64 => "aarch64",
             Step::Generated => "generated",
+            Step::Kernels => "kernels",
             Step::Rustdoc => "rustdoc",
             Step::Tests => "tests",
             Step::Doctests => "doctests",
@@ -78,6 +81,7 @@ impl Step {
             Step::Clippy => steps::clippy(workspace, journal),
             Step::Aarch64 => steps::aarch64(workspace, journal),
             Step::Generated => steps::generated(workspace),
+            Step::Kernels => steps::kernels(workspace),
             Step::Rustdoc => steps::rustdoc(workspace, journal),
             Step::Tests => steps::tests(workspace, journal),
             Step::Doctests => steps::doctests(workspace, journal),
@@ -94,6 +98,7 @@ impl Step {
             Step::Clippy => "mend what clippy names; `cargo xtask test clippy` shows it again",
             Step::Aarch64 => "run `cargo clippy --target aarch64-unknown-linux-gnu`",
             Step::Generated => "run `cargo xtask docs` and commit what it writes",
+            Step::Kernels => "run `cargo xtask kernels --check`",
             Step::Rustdoc => "mend the documentation comment that rustdoc names",
             Step::Tests => "run the named test alone: `cargo test -p CRATE NAME`",
             Step::Doctests => "run `cargo test --doc -p CRATE`",
@@ -138,7 +143,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Xta
 fn only_checks(steps: &[Step], total: Tally) -> bool {
     total.failed == 0
         && steps.iter().all(|step| match step {
-            Step::Fmt | Step::Clippy | Step::Aarch64 | Step::Generated | Step::Rustdoc => true,
+            Step::Fmt | Step::Clippy | Step::Aarch64 | Step::Generated | Step::Kernels | Step::Rustdoc => true,
             Step::Tests | Step::Doctests | Step::Examples | Step::Loom | Step::Mutants => false,
         })
 }

@@ -2,7 +2,8 @@
 //!
 //! A cycle is made in batches of as many calls as there are outputs: call, call, call, back to back under the clock;
 //! then, off the clock, compare, poison the outputs again, and meet in a barrier, so that a rank that compared for
-//! longer is not waited for on the clock. A cycle's time is the sum of its batches' times.
+//! longer is not waited for on the clock. A cycle's time is the sum of its batches' times. On a GPU the calls of a batch
+//! are enqueued, and the time of each is the batch's divided by its calls.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +12,28 @@ use lanesum_plan::Buffers;
 
 use super::histogram::Histogram;
 use super::message::Ran;
+use super::on_device::DeviceDesk;
 use super::patterns::{Number, Patterns, folded};
 use super::rank::RankError;
 
-/// The inputs where the all-reduce takes them from.
+/// The inputs where an all-reduce on the host takes them from.
 enum Inputs<'a, T: Number> {
     Private(&'a [Vec<T>]),
     Shared(Vec<SharedBuffer<T>>),
+}
+
+/// Where the calls find their buffers. Outputs of the host are the series' own.
+enum Desk<'a, T: Number> {
+    Host(Inputs<'a, T>),
+    Device(DeviceDesk<T>),
 }
 
 /// All calls of one size.
 pub struct Series<'a, T: Number> {
     communicator: &'a Communicator,
     patterns: &'a Patterns<T>,
-    inputs: Inputs<'a, T>,
+    desk: Desk<'a, T>,
+    /// The results, on a GPU once they are fetched.
     outputs: Vec<Vec<T>>,
     spans: Vec<Duration>,
     made: u64,
@@ -50,14 +59,15 @@ pub struct Tally {
 impl<'a, T: Number> Series<'a, T> {
     /// Gets the buffers ready.
     pub fn new(communicator: &'a Communicator, patterns: &'a Patterns<T>, buffers: Buffers) -> Result<Self, RankError> {
-        let inputs = match buffers {
-            Buffers::Private => Inputs::Private(&patterns.inputs),
-            Buffers::Shared => Inputs::Shared(shared_copies(communicator, &patterns.inputs)?),
+        let desk = match buffers {
+            Buffers::Private => Desk::Host(Inputs::Private(&patterns.inputs)),
+            Buffers::Shared => Desk::Host(Inputs::Shared(shared_copies(communicator, &patterns.inputs)?)),
+            Buffers::Device => Desk::Device(DeviceDesk::new(communicator, &patterns.inputs, patterns.elements())?),
         };
         Ok(Self {
             communicator,
             patterns,
-            inputs,
+            desk,
             outputs: vec![vec![T::POISON; patterns.elements()]; patterns.count()],
             spans: vec![Duration::ZERO; patterns.count()],
             made: 0,
@@ -97,38 +107,52 @@ impl<'a, T: Number> Series<'a, T> {
         let mut left = sums as usize;
         while left > 0 {
             let batch = left.min(self.outputs.len());
-            for output in &mut self.outputs {
-                output.fill(T::POISON);
-            }
+            self.poison()?;
             proven(&self.communicator.barrier()?)?;
             time += self.batch(batch)?;
+            if let Desk::Device(desk) = &self.desk {
+                desk.fetch(&mut self.outputs)?;
+            }
             self.check(batch);
             left -= batch;
         }
         Ok(time)
     }
 
+    /// Nothing of an earlier batch may pass for a result of this one.
+    fn poison(&mut self) -> Result<(), RankError> {
+        for output in &mut self.outputs {
+            output.fill(T::POISON);
+        }
+        match &mut self.desk {
+            Desk::Host(_) => Ok(()),
+            Desk::Device(desk) => Ok(desk.poison(self.communicator.deadline())?),
+        }
+    }
+
     /// The calls under the clock. Which pattern goes to which output shifts from batch to batch.
     fn batch(&mut self, calls: usize) -> Result<Duration, RankError> {
-        let start = Instant::now();
-        let mut last = start;
-        for slot in 0..calls {
-            let pattern = self.pattern_of(slot);
-            let issued = self
-                .inputs
-                .reduce(self.communicator, pattern, &mut self.outputs[slot])?;
-            let now = Instant::now();
-            self.spans[slot] = now - last;
-            last = now;
-            let ran = proven(&issued)?;
-            if *self.tally.ran.get_or_insert(ran) != ran {
-                return Err(RankError::SeveralDecisions {
-                    first: self.tally.ran,
-                    then: ran,
-                });
+        let patterns: Vec<usize> = (0..calls).map(|slot| self.pattern_of(slot)).collect();
+        match &mut self.desk {
+            Desk::Host(inputs) => {
+                let start = Instant::now();
+                let mut last = start;
+                for (slot, &pattern) in patterns.iter().enumerate() {
+                    let issued = inputs.reduce(self.communicator, pattern, &mut self.outputs[slot])?;
+                    let now = Instant::now();
+                    self.spans[slot] = now - last;
+                    last = now;
+                    self.tally.note(&issued)?;
+                }
+                Ok(last - start)
+            }
+            Desk::Device(desk) => {
+                let (time, issued) = desk.batch(self.communicator, &patterns)?;
+                issued.iter().try_for_each(|issued| self.tally.note(issued))?;
+                self.spans[..calls].fill(time / calls.max(1) as u32);
+                Ok(time)
             }
         }
-        Ok(last - start)
     }
 
     fn check(&mut self, calls: usize) {
@@ -159,6 +183,20 @@ impl<T: Number> Inputs<'_, T> {
             Self::Shared(inputs) => AllReduce::shared_to(&mut inputs[pattern], output),
         };
         Ok(communicator.all_reduce(call)?)
+    }
+}
+
+impl Tally {
+    /// Every receipt of a series names the same.
+    fn note(&mut self, issued: &Issued) -> Result<(), RankError> {
+        let ran = proven(issued)?;
+        if *self.ran.get_or_insert(ran) == ran {
+            return Ok(());
+        }
+        Err(RankError::SeveralDecisions {
+            first: self.ran,
+            then: ran,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the parent gives a rank to do, and what the rank says about it: one line of JSON each.
 
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Engine, Path};
+use lanesum::EngineChoice;
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Engine, Path, RankGpu};
 use serde::{Deserialize, Serialize};
 
 /// The word by which the parent lets prepared ranks meet.
@@ -25,12 +26,30 @@ pub struct Assignment {
     pub dtype: Dtype,
     /// How often the cycle is timed.
     pub cycles: u32,
-    /// Where inputs lie.
+    /// Where inputs lie, unless it is a GPU that sums.
     pub buffers: Buffers,
+    /// Which engine to ask for.
+    #[serde(with = "engine_word")]
+    pub engine: EngineChoice,
     /// Who chooses the algorithm.
     pub algorithm: AlgorithmChoice,
     /// The CPU to stay on.
     pub cpu: Option<usize>,
+}
+
+/// The choice of an engine as the word that it is on the command line.
+mod engine_word {
+    use lanesum::EngineChoice;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(choice: &EngineChoice, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(choice.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<EngineChoice, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// What a rank says.
@@ -125,6 +144,12 @@ pub struct RankReport {
     pub setup_ms: f64,
     /// The memory of the communicator.
     pub memory_bytes: u64,
+    /// The GPU memory that this rank's part of it took.
+    pub device_memory_bytes: u64,
+    /// This rank's GPU, if the communicator has any.
+    pub gpu: Option<RankGpu>,
+    /// Why it has none, where one would have been welcome.
+    pub without_device: Option<String>,
     /// The share of the measurement in which it was ready to run and had no CPU.
     pub queued_percent: Option<f64>,
     /// How long each peer was waited for in all.

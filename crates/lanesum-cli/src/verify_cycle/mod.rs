@@ -2,14 +2,17 @@
 //!
 //! | module | role |
 //! |---|---|
-//! | `rank`, `measure`, `patterns`, `histogram` | what each rank process does |
+//! | `job` | what was asked for, checked |
+//! | `rank`, `measure`, `on_device`, `patterns`, `histogram` | what each rank process does |
 //! | `message` | what goes over the pipes |
 //! | `supervise` | what the parent makes of it |
 //! | `report`, `speculation` | what it says in the end |
 
 mod histogram;
+mod job;
 mod measure;
 mod message;
+mod on_device;
 mod patterns;
 pub mod rank;
 mod report;
@@ -19,130 +22,17 @@ mod supervise;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lanesum_plan::{AlgorithmChoice, Buffers, Dtype};
 use serde_json::json;
 
-use crate::arguments::{Economy, VerifyCycle};
+use crate::arguments::VerifyCycle;
+use crate::engines::Found;
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
 use crate::spawn::{Event, Identity, Team, read_lines, this_program};
-use crate::{cores, deadline};
+use job::Job;
 use message::{Assignment, GO, RankReport};
 use report::Report;
-use speculation::Inputs;
 use supervise::{Failure, Verdict, Watch};
-
-/// The largest message of a cycle: every rank holds a few of them.
-const MESSAGE_MAX: u64 = 256 << 20;
-
-/// A checked job.
-#[derive(Debug, Clone)]
-pub struct Job {
-    ranks: usize,
-    layers: u32,
-    tokens: u64,
-    hidden: u64,
-    dtype: Dtype,
-    cycles: u32,
-    buffers: Buffers,
-    algorithm: AlgorithmChoice,
-    deadline: Option<Duration>,
-    /// One CPU a rank, or none at all.
-    cpus: Vec<usize>,
-    step: Inputs,
-}
-
-impl Job {
-    fn checked(arguments: &VerifyCycle) -> Result<Self, CliError> {
-        let usable = cores::usable().map_err(|source| CliError::System {
-            what: "read which CPUs this process may use".into(),
-            source,
-        })?;
-        let ranks = arguments.ranks.map_or_else(|| usable.len().clamp(2, 8), usize::from);
-        let pin = !arguments.no_pin && ranks <= usable.len();
-        let job = Self {
-            ranks,
-            layers: arguments.layers,
-            tokens: arguments.tokens,
-            hidden: arguments.hidden,
-            dtype: arguments.dtype,
-            cycles: arguments.cycles,
-            buffers: arguments.buffers,
-            algorithm: arguments.algorithm,
-            deadline: deadline::wanted(arguments.deadline_ms)?,
-            cpus: if pin { usable } else { vec![] },
-            step: inputs_of(&arguments.economy),
-        };
-        job.check_size()?;
-        Ok(job)
-    }
-
-    fn check_size(&self) -> Result<(), CliError> {
-        let elements = self.tokens.checked_mul(self.hidden);
-        let bytes = elements.and_then(|elements| elements.checked_mul(self.dtype.size() as u64));
-        if bytes.is_some_and(|bytes| bytes <= MESSAGE_MAX) {
-            return Ok(());
-        }
-        Err(CliError::Usage {
-            cause: format!(
-                "--tokens {} x --hidden {} elements of {} are more than the {} MiB that one message may have",
-                self.tokens,
-                self.hidden,
-                self.dtype,
-                MESSAGE_MAX >> 20
-            ),
-            hint: "take fewer tokens or a narrower model; a verify step has a few tokens, such as --tokens 3".into(),
-        })
-    }
-
-    fn sums(&self) -> u32 {
-        2 * self.layers
-    }
-
-    fn bytes(&self) -> u64 {
-        self.tokens * self.hidden * self.dtype.size() as u64
-    }
-
-    fn pinned(&self) -> bool {
-        !self.cpus.is_empty()
-    }
-
-    /// The known case with as many sums as there are here.
-    fn known(&self) -> Inputs {
-        Inputs {
-            sums: u64::from(self.sums()),
-            ..self.step
-        }
-    }
-
-    fn assignment(&self, rank: usize) -> Assignment {
-        Assignment {
-            parent: std::process::id(),
-            rank,
-            world: self.ranks,
-            sums: self.sums(),
-            // Both are bounded by MESSAGE_MAX.
-            elements: (self.tokens * self.hidden) as usize,
-            plain_elements: self.hidden as usize,
-            dtype: self.dtype,
-            cycles: self.cycles,
-            buffers: self.buffers,
-            algorithm: self.algorithm,
-            cpu: self.cpus.get(rank).copied(),
-        }
-    }
-}
-
-fn inputs_of(economy: &Economy) -> Inputs {
-    Inputs {
-        sums: speculation::KNOWN.sums,
-        compute_ms: economy.compute_ms,
-        draft_ms: economy.draft_ms,
-        accepted: economy.accepted,
-        verify_sum_us: economy.verify_sum_us,
-        plain_sum_us: economy.plain_sum_us,
-    }
-}
 
 /// Runs the job and reports.
 pub fn run(arguments: &VerifyCycle) -> Result<(), CliError> {
@@ -154,6 +44,17 @@ pub fn run(arguments: &VerifyCycle) -> Result<(), CliError> {
         Outcome::Reports(reports) => conclude(&job, &reports, arguments.json),
         Outcome::Failure(failure) => Err(fail(&job, None, failure, arguments.json)?),
     }
+}
+
+/// Lets so many ranks join with the engine `auto`, and tells why they do without GPUs. If they fail to join at all nothing is
+/// told: that is not for this question to report.
+pub fn without_device(ranks: usize, engine: &Found, deadline: Duration) -> Result<Option<String>, CliError> {
+    let job = Job::least(ranks, engine.clone(), deadline);
+    let mut team = start(&job)?;
+    Ok(match supervise(&mut team, &job)? {
+        Outcome::Reports(reports) => reports.into_iter().find_map(|report| report.without_device),
+        Outcome::Failure(_) => None,
+    })
 }
 
 enum Outcome {
@@ -259,7 +160,13 @@ fn fail(job: &Job, report: Option<&Report>, failure: Failure, as_json: bool) -> 
             .map(|(rank, error)| json!({"rank": rank, "error": error}));
         let mut object = match report {
             Some(report) => serde_json::to_value(report)?,
-            None => json!({"ranks": job.ranks, "layers": job.layers, "bytes": job.bytes(), "dtype": job.dtype}),
+            None => json!({
+                "ranks": job.ranks,
+                "layers": job.layers,
+                "bytes": job.bytes(),
+                "dtype": job.dtype,
+                "stand_in": job.engine.stand_in(),
+            }),
         };
         object["error"] = json!(failure.error);
         object["hint"] = json!(failure.hint);

@@ -51,6 +51,9 @@ pub enum RankError {
     /// A call returned success without proof.
     #[error("an all-reduce returned without a receipt")]
     NoReceipt,
+    /// A call on a stream claims to be done, or to be in a graph.
+    #[error("an all-reduce on a stream was not enqueued there")]
+    NotEnqueued,
     /// Equal requests were decided differently.
     #[error("equal requests ran as {first:?} and then as {then:?}")]
     SeveralDecisions {
@@ -164,7 +167,7 @@ fn consult<T: Number>(
 /// What the inputs take of the communicator's shared memory, each on pages of its own at worst.
 fn shared_bytes<T: Number>(patterns: &Patterns<T>, buffers: Buffers) -> u64 {
     match buffers {
-        Buffers::Private => 0,
+        Buffers::Private | Buffers::Device => 0,
         Buffers::Shared => {
             let each = (patterns.elements() * size_of::<T>()) as u64;
             patterns.count() as u64 * (each.next_multiple_of(4096) + 4096)
@@ -173,11 +176,21 @@ fn shared_bytes<T: Number>(patterns: &Patterns<T>, buffers: Buffers) -> u64 {
 }
 
 fn join(assignment: &Assignment, shared: u64) -> Result<Communicator, RankError> {
-    let mut builder = Builder::from_env()?.algorithm(assignment.algorithm);
+    let mut builder = Builder::from_env()?
+        .engine(assignment.engine)
+        .algorithm(assignment.algorithm);
     if shared > 0 {
         builder = builder.shared_capacity(Bytes::new(shared));
     }
     Ok(builder.join()?)
+}
+
+/// Where there is a GPU, its memory is summed.
+fn buffers_of(communicator: &Communicator, assignment: &Assignment) -> Buffers {
+    match communicator.device() {
+        Some(_) => Buffers::Device,
+        None => assignment.buffers,
+    }
 }
 
 fn measured<T: Number>(
@@ -186,8 +199,9 @@ fn measured<T: Number>(
     verify: &Patterns<T>,
     plain: &Patterns<T>,
 ) -> Result<RankReport, RankError> {
-    let mut steps = Series::new(communicator, verify, assignment.buffers)?;
-    let mut plain_steps = Series::new(communicator, plain, assignment.buffers)?;
+    let buffers = buffers_of(communicator, assignment);
+    let mut steps = Series::new(communicator, verify, buffers)?;
+    let mut plain_steps = Series::new(communicator, plain, buffers)?;
     let mut pace = Pace::new(assignment);
     steps.warm_up(assignment.sums)?;
     plain_steps.warm_up(assignment.sums)?;
@@ -235,6 +249,9 @@ fn report(
         digest: folded(steps.digest, plain.digest),
         setup_ms: milliseconds(communicator.setup_time()),
         memory_bytes: communicator.memory().get(),
+        device_memory_bytes: communicator.device_memory().get(),
+        gpu: communicator.device().map(|device| device.facts().clone()),
+        without_device: communicator.without_device().map(str::to_owned),
         queued_percent: None,
         waited_ms,
         refused: refused(communicator, assignment),
@@ -247,7 +264,7 @@ fn refused(communicator: &Communicator, assignment: &Assignment) -> Vec<Refused>
         operation: Operation::Sum,
         dtype: assignment.dtype,
         elements: Elements::new(assignment.elements as u64),
-        buffers: assignment.buffers,
+        buffers: buffers_of(communicator, assignment),
         label: None,
     };
     let told = |candidate: Candidate| match candidate.verdict {

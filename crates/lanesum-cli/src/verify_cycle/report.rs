@@ -5,10 +5,14 @@ use std::fmt::Write;
 use lanesum_plan::{AlgorithmName, Buffers, Bytes, Dtype, Engine, Path};
 use serde::Serialize;
 
-use super::Job;
+use super::job::Job;
 use super::message::{Quantiles, Ran, RankReport, Refused};
 use super::speculation::{self, Inputs, Outcome};
 use super::supervise::Failure;
+use crate::engines::STAND_IN;
+use devices::Devices;
+
+mod devices;
 
 /// The JSON object of a run whose ranks all reported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,8 +61,13 @@ pub struct Report {
     pub setup_ms: f64,
     /// The memory that the ranks share, in all.
     pub memory_bytes: u64,
-    /// Whether something stood in for the hardware: never, with the host engine.
-    pub stand_in: bool,
+    /// The GPUs, and whether something stood in for them.
+    #[serde(flatten)]
+    pub devices: Devices,
+    /// Why the engine is not cuda, where nobody insisted on the host.
+    pub not_cuda: Option<String>,
+    /// What the time of one all-reduce is.
+    pub timing: &'static str,
     /// The algorithms that the plan did not choose.
     pub refused: Vec<Refused>,
     /// The share of the measurement in which a rank was ready to run and had no CPU, on the rank with the most.
@@ -146,14 +155,17 @@ impl Report {
             engine: ran.engine,
             path: ran.path,
             algorithm: ran.algorithm,
-            isa: first.isa.clone(),
+            isa: devices::isa_of(first),
             ranks: job.ranks,
             layers: job.layers,
             tokens: job.tokens,
             hidden: job.hidden,
             bytes: job.bytes(),
             dtype: job.dtype,
-            buffers: job.buffers,
+            buffers: match ran.engine {
+                Engine::Host => job.buffers,
+                Engine::Cuda => Buffers::Device,
+            },
             pinned: job.pinned(),
             tree: first.tree.clone(),
             cycles: job.cycles,
@@ -165,7 +177,9 @@ impl Report {
             wrong,
             setup_ms: largest(&|rank| rank.setup_ms),
             memory_bytes: ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or_default(),
-            stand_in: false,
+            devices: Devices::of(ranks),
+            not_cuda: not_cuda(job, ranks),
+            timing: devices::timing(ran.engine),
             refused: first.refused.clone(),
             queued_percent: ranks.iter().filter_map(|rank| rank.queued_percent).reduce(f64::max),
             waited_for_ms: waited_for(ranks),
@@ -193,7 +207,7 @@ impl Report {
         let wrong = ranks.iter().enumerate().filter(|(_, report)| report.wrong > 0);
         Some(Failure {
             error: format!("{} results are not the oracle's{where_first}", self.wrong),
-            hint: Some("this is a bug: please report it with this output and the CPU's model".into()),
+            hint: Some("this is a bug: please report it with this output and the model of the CPU or GPU".into()),
             failed_ranks: wrong.map(|(rank, _)| rank).collect(),
             noticed_ms: None,
             notices: vec![],
@@ -202,22 +216,18 @@ impl Report {
 
     /// The tables for people.
     pub fn tables(&self) -> String {
-        let mut text = format!(
-            "verify cycle: {} rank{}, {} layers x 2 sums of {} x {} {} ({} B), {} cycles\n\n",
-            self.ranks,
-            if self.ranks == 1 { "" } else { "s" },
-            self.layers,
-            self.tokens,
-            self.hidden,
-            self.dtype,
-            grouped(self.bytes),
-            grouped(u64::from(self.cycles)),
-        );
+        let mut text = self.head();
         let mut row = |name: &str, value: String| writeln!(text, "  {name:<12}{value}").unwrap_or_default();
         row(
             "engine",
             format!("{} ({}), {} buffers", self.engine, self.isa, self.buffers),
         );
+        if let Some(reason) = &self.not_cuda {
+            row("not cuda", reason.clone());
+        }
+        for (name, value) in self.devices.rows() {
+            row(name, value);
+        }
         row("path", self.path.to_string());
         row("algorithm", self.algorithm.to_string());
         // The others are for requests of another kind; nobody would expect them here.
@@ -227,6 +237,9 @@ impl Report {
         let times =
             |times: Quantiles, unit| format!("median {:>9.2} {unit}   p99 {:>9.2} {unit}", times.p50, times.p99);
         row("all-reduce", times(self.all_reduce_us, "us"));
+        if self.engine == Engine::Cuda {
+            row("", format!("({})", self.timing));
+        }
         row("cycle", times(self.cycle_ms, "ms"));
         if let Some(percent) = self.queued_percent.filter(|percent| *percent > DISTURBED) {
             row(
@@ -250,10 +263,31 @@ impl Report {
             "set-up",
             format!("{:.1} ms, {} in all", self.setup_ms, Bytes::new(self.memory_bytes)),
         );
-        row("waited for", self.most_waited_for());
+        if self.engine == Engine::Host {
+            row("waited for", self.most_waited_for());
+        }
         row("checked", self.checked());
         text.push_str(&self.speculation.tables());
         text
+    }
+
+    fn head(&self) -> String {
+        let first = if self.devices.stand_in {
+            format!("{STAND_IN}\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "{first}verify cycle: {} rank{}, {} layers x 2 sums of {} x {} {} ({} B), {} cycles\n\n",
+            self.ranks,
+            if self.ranks == 1 { "" } else { "s" },
+            self.layers,
+            self.tokens,
+            self.hidden,
+            self.dtype,
+            grouped(self.bytes),
+            grouped(u64::from(self.cycles)),
+        )
     }
 
     fn checked(&self) -> String {
@@ -324,6 +358,12 @@ fn listed(names: &[&str]) -> String {
     } else {
         names.join(", ")
     }
+}
+
+/// The parent's reason, or that of the first rank that has one.
+fn not_cuda(job: &Job, ranks: &[RankReport]) -> Option<String> {
+    let told = || ranks.iter().find_map(|rank| rank.without_device.clone());
+    job.engine.without.clone().or_else(told)
 }
 
 fn waited_for(ranks: &[RankReport]) -> Vec<f64> {

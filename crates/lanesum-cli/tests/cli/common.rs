@@ -1,7 +1,9 @@
 //! What the tests of the command line share: the built binary, run with a bound on its time.
 
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,8 @@ use serde_json::Value;
 /// No run of these tests takes longer, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The built binary, without the variables of whatever started the tests.
+/// The built binary, without the variables of whatever started the tests, and without the CUDA driver that the machine may
+/// have: a run finds a GPU only where its test gives it one.
 pub fn lanesum(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanesum"));
     for name in [
@@ -24,11 +27,24 @@ pub fn lanesum(arguments: &[&str]) -> Command {
         command.env_remove(name);
     }
     command
+        .env("LD_LIBRARY_PATH", no_driver())
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// A folder with a driver library that cannot be loaded, to be found before any other.
+fn no_driver() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-driver");
+        std::fs::create_dir_all(&folder).expect("can be made");
+        std::fs::write(folder.join("libcuda.so.1"), "").expect("can be written");
+        folder
+    };
+    MADE.get_or_init(make).clone()
 }
 
 /// Runs to the end.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod cuda;
 mod launch;
 mod selftest;
 mod verify_cycle;

@@ -64,7 +64,7 @@ fn the_report_has_every_key() {
     assert!(report["setup_ms"].as_f64().unwrap() > 0.0);
     assert!(report["memory_bytes"].as_u64().unwrap() > 0);
     let refused = report["refused"].as_array().unwrap();
-    assert_eq!(refused.len(), 3);
+    assert_eq!(refused.len(), 4);
     assert!(
         refused
             .iter()

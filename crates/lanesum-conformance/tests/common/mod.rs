@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod crew;
+pub mod driver;
 pub mod fork;
 pub mod harness;
 pub mod puppet;

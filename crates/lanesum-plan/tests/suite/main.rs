@@ -4,6 +4,9 @@
 
 mod call;
 mod cost;
+mod device;
+mod fault;
+mod lanes;
 mod oracle;
 mod plan;
 mod topology;
@@ -11,8 +14,8 @@ mod tree;
 mod words;
 
 use lanesum_plan::{
-    AlgorithmChoice, Buffers, CpuSet, Dtype, Elements, Label, Limits, Operation, Plan, PlanError, PlanInputs, Policy,
-    RankHost, ReductionTree, Request, Topology, WorldSize,
+    AlgorithmChoice, AlgorithmName, Buffers, CpuSet, Dtype, Elements, Label, Limits, Operation, Plan, PlanError,
+    PlanInputs, Policy, RankHost, ReductionTree, Request, Topology, WorldSize,
 };
 use proptest::prelude::*;
 
@@ -55,6 +58,17 @@ fn compile(ranks: usize, cores: Option<usize>, algorithm: AlgorithmChoice, limit
 /// The plan of so many ranks that share so many processors, all else at the defaults.
 fn plan(ranks: usize, cores: Option<usize>) -> Plan {
     compile(ranks, cores, AlgorithmChoice::Auto, Limits::default()).unwrap()
+}
+
+/// The name of what a host request gets, which is never refused.
+fn decided(plan: &Plan, request: &Request) -> AlgorithmName {
+    plan.decide(request).unwrap().name()
+}
+
+/// Any request of the host, short ones more often.
+fn any_host_request() -> impl Strategy<Value = Request> {
+    let buffers = proptest::sample::select(&Buffers::HOST[..]);
+    (any_request(), buffers).prop_map(|(request, buffers)| Request { buffers, ..request })
 }
 
 /// Any request, short ones more often.

@@ -1,15 +1,17 @@
 //! One request, one decision: total, monotone, the same as explained, and the same on every rank.
 
 use lanesum_plan::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, Dtype, Elements, Gate, LINE, Limits, Operation,
-    Plan, PlanError, PlanInputs, Policy, Rank, ReductionTree, Refusal, Request, TwoShotPull, Verdict, WORLD_MAX,
+    Algorithm, AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, Dtype, Elements, Engine, Gate, LINE, Limits,
+    Operation, Plan, PlanError, PlanInputs, Policy, Rank, ReductionTree, Refusal, Request, TwoShotPull, Verdict,
+    WORLD_MAX,
 };
 use proptest::prelude::*;
 
-use crate::{any_limits, any_request, compile, plan, request, topology, world};
+use crate::{any_host_request, any_limits, compile, decided, plan, request, topology, world};
 
-const PAYLOAD_CHOICES: [AlgorithmChoice; 3] = [
+const PAYLOAD_CHOICES: [AlgorithmChoice; 4] = [
     AlgorithmChoice::Auto,
+    AlgorithmChoice::Only(AlgorithmName::OneShotPush),
     AlgorithmChoice::Only(AlgorithmName::OneShotPull),
     AlgorithmChoice::Only(AlgorithmName::TwoShotPull),
 ];
@@ -27,7 +29,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
 
 fn two_shots(ranks: usize, limits: Limits, dtype: Dtype) -> TwoShotPull {
     let plan = compile(ranks, None, AlgorithmChoice::Only(AlgorithmName::TwoShotPull), limits).unwrap();
-    let Algorithm::TwoShotPull(two) = plan.decide(&request(dtype, 1, Buffers::Private)) else {
+    let Ok(Algorithm::TwoShotPull(two)) = plan.decide(&request(dtype, 1, Buffers::Private)) else {
         panic!("another algorithm than the pinned one");
     };
     two
@@ -35,12 +37,12 @@ fn two_shots(ranks: usize, limits: Limits, dtype: Dtype) -> TwoShotPull {
 
 proptest! {
     #[test]
-    fn every_request_gets_the_explained_decision(plan in any_plan(), request in any_request()) {
-        let algorithm = plan.decide(&request);
+    fn every_request_gets_the_explained_decision(plan in any_plan(), request in any_host_request()) {
+        let algorithm = plan.decide(&request).unwrap();
         let explanation = plan.explain(&request);
-        prop_assert_eq!(algorithm.name(), explanation.chosen);
+        prop_assert_eq!(Some(algorithm.name()), explanation.chosen);
         prop_assert_eq!((algorithm.path(), algorithm.engine()), (explanation.path, explanation.engine));
-        prop_assert!(explanation.predicted_us.is_finite());
+        prop_assert!(explanation.predicted_us.unwrap().is_finite());
         prop_assert_eq!(explanation.candidates.len(), AlgorithmName::ALL.len());
         for candidate in &explanation.candidates {
             prop_assert_eq!(candidate.verdict == Verdict::Chosen, candidate.algorithm == algorithm.name());
@@ -49,8 +51,8 @@ proptest! {
             (1, _) => AlgorithmName::Alone,
             (_, 0) => AlgorithmName::HeaderOnly,
             (_, _) => match plan.policy().algorithm {
-                AlgorithmChoice::Only(name) => name,
-                AlgorithmChoice::Auto => match plan.threshold(request.operation, request.dtype, request.buffers) {
+                AlgorithmChoice::Only(name) if name.engine() == Some(Engine::Host) => name,
+                AlgorithmChoice::Auto | AlgorithmChoice::Only(_) => match plan.threshold(request.operation, request.dtype, request.buffers) {
                     Some(threshold) if request.elements >= threshold => AlgorithmName::TwoShotPull,
                     Some(_) => AlgorithmName::OneShotPull,
                     None => algorithm.name(),
@@ -63,18 +65,18 @@ proptest! {
     }
 
     #[test]
-    fn longer_requests_never_go_back_to_one_shot(plan in any_plan(), request in any_request(), more in any::<u64>()) {
+    fn longer_requests_never_go_back_to_one_shot(plan in any_plan(), request in any_host_request(), more in any::<u64>()) {
         let longer = Request { elements: Elements::new(request.elements.get().saturating_add(more)), ..request };
-        prop_assert!(plan.decide(&longer).name() >= plan.decide(&request).name());
+        prop_assert!(decided(&plan, &longer) >= decided(&plan, &request));
     }
 
     #[test]
-    fn a_label_decides_nothing(plan in any_plan(), request in any_request()) {
+    fn a_label_decides_nothing(plan in any_plan(), request in any_host_request()) {
         prop_assert_eq!(plan.decide(&request), plan.decide(&Request { label: None, ..request }));
     }
 
     #[test]
-    fn the_choice_is_the_fastest_or_says_why_not(plan in any_plan(), request in any_request()) {
+    fn the_choice_is_the_fastest_or_says_why_not(plan in any_plan(), request in any_host_request()) {
         let explanation = plan.explain(&request);
         for candidate in explanation.candidates {
             if let Verdict::Refused(Refusal::Slower { predicted_us, chosen_us }) = candidate.verdict {
@@ -111,10 +113,13 @@ proptest! {
     }
 
     #[test]
-    fn chunks_add_up(plan in any_plan(), request in any_request()) {
+    fn chunks_add_up(plan in any_plan(), request in any_host_request()) {
         let elements = request.elements.get();
-        let (chunk, chunks) = match plan.decide(&request) {
+        let (chunk, chunks) = match plan.decide(&request).unwrap() {
             Algorithm::Alone(_) | Algorithm::HeaderOnly(_) => return Ok(()),
+            Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => {
+                panic!("the host runs no algorithm of GPUs")
+            }
             Algorithm::OneShotPull(one) => (one.chunk().get(), one.chunks()),
             Algorithm::TwoShotPull(two) => (two.chunk().get(), two.chunks()),
         };
@@ -132,7 +137,7 @@ fn the_threshold_is_where_the_algorithm_changes() {
             for (operation, dtype, buffers) in Operation::ALL
                 .into_iter()
                 .flat_map(|operation| Dtype::ALL.map(|dtype| (operation, dtype)))
-                .flat_map(|(operation, dtype)| Buffers::ALL.map(|buffers| (operation, dtype, buffers)))
+                .flat_map(|(operation, dtype)| Buffers::HOST.map(|buffers| (operation, dtype, buffers)))
             {
                 let Some(threshold) = plan.threshold(operation, dtype, buffers) else {
                     continue;
@@ -142,7 +147,7 @@ fn the_threshold_is_where_the_algorithm_changes() {
                         operation,
                         ..request(dtype, elements, buffers)
                     };
-                    (plan.decide(&request).name(), plan.explain(&request).predicted_us)
+                    (decided(&plan, &request), plan.explain(&request).predicted_us.unwrap())
                 };
                 let (below, from) = (at(threshold.get() - 1), at(threshold.get()));
                 assert_eq!(
@@ -174,9 +179,8 @@ fn at_the_defaults_no_refusal_needs_an_excuse() {
 fn a_verify_step_takes_two_shots_and_a_word_takes_one() {
     for ranks in 2..=8 {
         let name = |elements| {
-            plan(ranks, Some(ranks))
-                .decide(&request(Dtype::Bf16, elements, Buffers::Private))
-                .name()
+            let plan = plan(ranks, Some(ranks));
+            decided(&plan, &request(Dtype::Bf16, elements, Buffers::Private))
         };
         assert_eq!(name(1), AlgorithmName::OneShotPull);
         assert_eq!(name(21_504), AlgorithmName::TwoShotPull);
@@ -189,7 +193,7 @@ fn only_pins_but_one_rank_and_no_elements_stay_what_they_are() {
         let only = AlgorithmChoice::Only(name);
         let alone = compile(1, None, only, Limits::default()).unwrap();
         assert_eq!(
-            alone.decide(&request(Dtype::F32, 7, Buffers::Private)).name(),
+            decided(&alone, &request(Dtype::F32, 7, Buffers::Private)),
             AlgorithmName::Alone
         );
         assert_eq!(alone.decide_barrier().name(), AlgorithmName::Alone);
@@ -200,13 +204,18 @@ fn only_pins_but_one_rank_and_no_elements_stay_what_they_are() {
                 assert!(matches!(&error, PlanError::Inadmissible { algorithm, .. } if *algorithm == name));
                 assert!(error.hint().unwrap().contains("two_shot_pull"));
             }
+            AlgorithmName::OneShotPush => {
+                let (pinned, auto) = (pinned.unwrap(), plan(3, None));
+                for buffers in Buffers::HOST {
+                    let request = request(Dtype::F32, 5, buffers);
+                    assert_eq!(pinned.decide(&request), auto.decide(&request));
+                    assert_eq!(pinned.explain(&request), auto.explain(&request));
+                }
+            }
             AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => {
                 let pinned = pinned.unwrap();
                 for elements in [1, 1 << 10, 1 << 30, u64::MAX] {
-                    assert_eq!(
-                        pinned.decide(&request(Dtype::F32, elements, Buffers::Shared)).name(),
-                        name
-                    );
+                    assert_eq!(decided(&pinned, &request(Dtype::F32, elements, Buffers::Shared)), name);
                 }
                 assert_eq!(pinned.decide_barrier().name(), AlgorithmName::HeaderOnly);
                 let refused = pinned.explain(&request(Dtype::F32, 5, Buffers::Shared)).candidates;
@@ -338,6 +347,7 @@ algorithms
   header_only    chosen, predicted 4.07 us
   one_shot_pull  refused: there is nothing to exchange
   two_shot_pull  refused: there is nothing to exchange
+  one_shot_push  refused: it runs on engine cuda, which does not take private buffers
 gates
   peers          yes      2 ranks
   payload        no       zero elements
@@ -358,8 +368,8 @@ gates
 #[test]
 fn few_bytes_are_never_worth_a_second_shot() {
     for (ranks, cores) in (2..=WORLD_MAX).flat_map(|ranks| [(ranks, None), (ranks, Some(2))]) {
-        for buffers in Buffers::ALL {
-            let name = plan(ranks, cores).decide(&request(Dtype::F32, 1, buffers)).name();
+        for buffers in Buffers::HOST {
+            let name = decided(&plan(ranks, cores), &request(Dtype::F32, 1, buffers));
             assert_eq!(name, AlgorithmName::OneShotPull);
         }
     }

@@ -17,7 +17,8 @@ fn cores_are_the_union_and_unknown_stays_unknown() {
     assert_eq!(
         Topology {
             ranks,
-            host: HostFacts::default()
+            host: HostFacts::default(),
+            gpus: None
         }
         .cores(),
         Some(3)
@@ -35,6 +36,7 @@ fn json_keeps_unknown_apart_from_known() {
             container: Some(false),
             ..HostFacts::default()
         },
+        gpus: None,
     };
     let text = serde_json::to_string(&known).unwrap();
     assert!(text.contains("\"cpus\":\"0-3,8\""), "{text}");

@@ -2,11 +2,13 @@
 
 use clap::Parser;
 
+use lanesum_plan::RankGpu;
+
 use super::*;
 use crate::arguments::{Arguments, Command};
 
 fn job() -> Job {
-    let words = ["lanesum", "verify-cycle", "--ranks", "2", "--no-pin", "--cycles", "50"];
+    let words = "lanesum verify-cycle --ranks 2 --no-pin --cycles 50 --engine host".split(' ');
     let command = Arguments::try_parse_from(words).expect("is complete").command;
     let Command::VerifyCycle(arguments) = command else {
         panic!("another subcommand")
@@ -32,6 +34,9 @@ fn rank() -> RankReport {
         digest: 7,
         setup_ms: 3.0,
         memory_bytes: 12 << 20,
+        device_memory_bytes: 0,
+        gpu: None,
+        without_device: None,
         queued_percent: Some(1.0),
         waited_ms: vec![0.0, 4.0],
         refused: vec![
@@ -152,4 +157,89 @@ fn a_division_without_an_answer_is_a_dash() {
     let text = report.tables();
     assert!(text.contains("     - tok/s") && text.contains("    - tokens"), "{text}");
     assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
+}
+
+/// What a rank on the GPU of this number reports.
+fn on_gpu(number: usize, stand_in: bool) -> RankReport {
+    let gpu = RankGpu {
+        uuid: format!("GPU-{number}"),
+        pci_bus_id: format!("0000:0{number}:00.0"),
+        name: "Some GPU".into(),
+        compute: (9, 0),
+        multiprocessors: 132,
+        threads_per_block: 1024,
+        memory: Bytes::new(80 << 30),
+        driver: 12_040,
+        watchdog: false,
+        stand_in,
+    };
+    RankReport {
+        ran: Ran {
+            engine: Engine::Cuda,
+            path: Path::Peer,
+            algorithm: AlgorithmName::OneShotPush,
+        },
+        device_memory_bytes: 9 << 20,
+        gpu: Some(gpu),
+        ..rank()
+    }
+}
+
+#[test]
+fn gpus_are_named_with_their_ranks() {
+    let report = Report::of(&job(), &[on_gpu(1, false), on_gpu(2, false)]).expect("ran the same");
+    let text = report.tables();
+    for line in [
+        "  engine      cuda (sm_90), device buffers\n",
+        "  devices     rank 0: Some GPU at 0000:01:00.0\n",
+        "              rank 1: Some GPU at 0000:02:00.0\n",
+        "              9 MiB of GPU memory a rank\n",
+        "(eager, back to back: the time of a batch divided by its calls)",
+    ] {
+        assert!(text.contains(line), "{line:?} is missing in\n{text}");
+    }
+    assert!(text.starts_with("verify cycle") && !text.contains("FUNCTIONAL") && !text.contains("not cuda"));
+    let told = serde_json::to_value(&report).expect("is written");
+    assert_eq!((&told["stand_in"], &told["buffers"]), (&false.into(), &"device".into()));
+    assert_eq!(told["devices"][1]["pci_bus_id"], "0000:02:00.0");
+    assert_eq!(
+        (&told["devices"][1]["rank"], &told["functional"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(told["device_memory_bytes"], 9 << 20);
+}
+
+#[test]
+fn a_stand_in_and_a_shared_gpu_are_said_before_any_time() {
+    let report = Report::of(&job(), &[on_gpu(1, true), on_gpu(1, true)]).expect("ran the same");
+    let text = report.tables();
+    assert!(
+        text.starts_with("ON A STAND-IN") && text.contains("FUNCTIONAL  ranks share a GPU"),
+        "{text}"
+    );
+    assert!(text.find("FUNCTIONAL") < text.find("all-reduce"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    let told = serde_json::to_value(&report).expect("is written");
+    assert_eq!(told["stand_in"], true);
+    assert!(
+        told["functional"]
+            .as_str()
+            .is_some_and(|words| words.contains("CUDA MPS")),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_host_says_why_it_is_not_a_gpu() {
+    let turned_away = RankReport {
+        without_device: Some("rank 1: no device".into()),
+        ..rank()
+    };
+    let report = Report::of(&job(), &[rank(), turned_away]).expect("ran the same");
+    assert!(
+        report.tables().contains("  not cuda    rank 1: no device\n"),
+        "{}",
+        report.tables()
+    );
+    assert_eq!(report.not_cuda.as_deref(), Some("rank 1: no device"));
 }

@@ -1,0 +1,330 @@
+//! One rank's end of a communicator on its GPU.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanesum_plan::{Announced, Bytes, Dtype, Fault, Grid, Operation, ReductionTree, Request};
+use lanesum_segment::Record;
+
+use crate::device::{Device, await_device};
+use crate::driver::types::*;
+use crate::error::CudaError;
+use crate::layout::{self, Launch};
+use crate::program::Program;
+use crate::retired;
+use crate::shared::{HostMemory, Pending, Shared};
+use crate::staged::{Staged, launch};
+use crate::stream::{Event, RawStream, Stream};
+
+/// How long the end of a communicator waits for its kernels beyond their own deadline.
+const GRACE: Duration = Duration::from_secs(2);
+/// The longest wait of a kernel where the display's watchdog would end it.
+const WATCHDOG: Duration = Duration::from_secs(1);
+
+/// One rank's end of a communicator: `Send`, one caller at a time.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    /// Taken only when the engine ends.
+    staged: Option<Box<Staged>>,
+    /// What all launches have in common.
+    base: Launch,
+    ticket: Cell<u64>,
+    deadline: Cell<Duration>,
+    /// The stream of the last call; what comes on another one waits for it.
+    last: RefCell<Option<Last>>,
+    order: Event,
+}
+
+#[derive(Debug, Clone)]
+struct Last {
+    stream: RawStream,
+    _keep: Option<Stream>,
+}
+
+/// The memory of a call on one rank, and the stream that orders it.
+#[derive(Debug, Clone)]
+pub struct DeviceOperands {
+    /// Address of the input.
+    pub input: u64,
+    /// Address of the output; may be the input's.
+    pub output: u64,
+    /// The caller's stream. It must live until another call of the communicator, or its end.
+    pub stream: RawStream,
+    /// The stream itself, where it is of this library.
+    pub keep: Option<Stream>,
+}
+
+/// Why a call was not enqueued.
+#[derive(Debug)]
+pub enum Unqueued {
+    /// The stream is being captured into a graph.
+    Capturing,
+    /// The device failed: the communicator is poisoned.
+    Failed(Box<Fault>),
+}
+
+/// Tells the device of peers' deaths; for the watcher.
+#[derive(Debug, Clone)]
+pub struct Notifier(Arc<Shared>);
+
+impl Notifier {
+    /// Ends waits for a rank whose process has ended.
+    pub fn note_lost(&self, rank: usize) {
+        self.0.memory.words().note_lost(rank);
+    }
+}
+
+impl Engine {
+    /// The end of a rank whose peers are all mapped and proven.
+    ///
+    /// # Errors
+    /// [`CudaError`] if the driver refuses an event.
+    pub fn new(mut staged: Staged, tree: &ReductionTree, deadline: Duration) -> Result<Self, CudaError> {
+        let program = Program::of(tree);
+        let order = Event::new(&staged.device, false)?;
+        let memory = match staged.mapped.take() {
+            Some(memory) => memory,
+            None => HostMemory::new(&staged.device)?,
+        };
+        let base = Launch {
+            input: 0,
+            output: 0,
+            elements: 0,
+            share: 0,
+            ticket: 0,
+            call: [0; 4],
+            digest: 0,
+            flags: if program.canonical { layout::CANONICAL } else { 0 },
+            rank: staged.rank.index() as u32,
+            position: program.position(staged.rank.index()),
+            lanes: staged.fit.lanes(),
+            capacity: staged.fit.capacity(),
+            order: program.order,
+            program: program.steps(),
+            local: staged.local.address,
+            mapped: memory.address,
+            inboxes: staged.addresses(),
+        };
+        let shared = Arc::new(Shared::new(&staged.device, memory, staged.rank));
+        let engine = Self {
+            shared,
+            staged: Some(Box::new(staged)),
+            base,
+            ticket: Cell::new(0),
+            deadline: Cell::new(deadline),
+            last: RefCell::new(None),
+            order,
+        };
+        engine.set_deadline(deadline);
+        Ok(engine)
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    /// For the watcher of peers' processes.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(Arc::clone(&self.shared))
+    }
+
+    /// Device memory that this rank has taken.
+    pub fn memory(&self) -> Bytes {
+        Bytes::new(self.staged.as_ref().map_or(0, |staged| staged.memory()))
+    }
+
+    /// The first fault that the device has told of, with what peers are told of it; a read of one word.
+    #[inline]
+    pub fn fault(&self) -> Option<(&Fault, &Record)> {
+        self.shared.fault()
+    }
+
+    /// The longest that one wait on the device may last.
+    pub fn deadline(&self) -> Duration {
+        self.deadline.get()
+    }
+
+    /// Changes the deadline, also of calls that are already enqueued. At most a second where the display's watchdog is on.
+    pub fn set_deadline(&self, deadline: Duration) {
+        let deadline = match self.device().facts().watchdog {
+            true => deadline.min(WATCHDOG),
+            false => deadline,
+        };
+        self.deadline.set(deadline);
+        let nanoseconds = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.memory.words().set_deadline_ns(nanoseconds);
+    }
+
+    /// Enqueues a call: every algorithm of this engine is a grid of lanes.
+    ///
+    /// # Errors
+    /// [`Unqueued`]: nothing was enqueued.
+    ///
+    /// # Safety
+    /// Input and output hold the request's elements in memory that the device can reach, are the same or do not overlap, and stay
+    /// until the call has ended; the stream belongs to this device's primary context.
+    pub unsafe fn enqueue(
+        &self,
+        grid: Grid,
+        announced: &Announced,
+        request: &Request,
+        operands: &DeviceOperands,
+    ) -> Result<Pending, Unqueued> {
+        self.admit(operands)?;
+        let ticket = self.ticket.get() + 1;
+        let call = Launch {
+            input: operands.input,
+            output: operands.output,
+            elements: request.elements.get(),
+            share: grid.share,
+            ticket,
+            call: announced.words(),
+            digest: announced.digest(),
+            ..self.base
+        };
+        self.launch(grid, request, &call, operands)
+            .map_err(|error| self.broke(&error, &call))?;
+        self.ticket.set(ticket);
+        Ok(Pending {
+            shared: Arc::clone(&self.shared),
+            ticket,
+            call: call.call,
+            stream: operands.stream,
+            _keep: operands.keep.clone(),
+        })
+    }
+
+    /// Enqueues NaN for an output: what a call after a fault leaves. Does nothing where the device is beyond that, or the stream is
+    /// being captured.
+    ///
+    /// # Safety
+    /// As [`Engine::enqueue`], for the output.
+    pub unsafe fn spoil(&self, grid: Grid, request: &Request, operands: &DeviceOperands) {
+        let call = Launch {
+            input: operands.output,
+            output: operands.output,
+            elements: request.elements.get(),
+            share: grid.share,
+            flags: self.base.flags | layout::SPOIL,
+            ..self.base
+        };
+        if self.admit(operands).is_ok() {
+            // The fault that is told already says more than a second one would.
+            self.launch(grid, request, &call, operands).ok();
+        }
+    }
+
+    #[inline]
+    fn launch(&self, grid: Grid, request: &Request, call: &Launch, operands: &DeviceOperands) -> Result<(), CudaError> {
+        let Some(staged) = &self.staged else { return Ok(()) };
+        let function = staged.module.one_shot_push(request.dtype, request.operation);
+        launch(
+            &self.shared.device,
+            function,
+            (grid.blocks, grid.threads),
+            call,
+            operands.stream,
+        )
+    }
+
+    /// Orders this call after the one before, and refuses streams that are captured.
+    #[inline]
+    fn admit(&self, operands: &DeviceOperands) -> Result<(), Unqueued> {
+        let stream = operands.stream;
+        if self
+            .is_capturing(stream)
+            .map_err(|error| self.broke(&error, &self.base))?
+        {
+            return Err(Unqueued::Capturing);
+        }
+        let mut last = self.last.borrow_mut();
+        match last.as_ref() {
+            Some(before) if before.stream == stream => return Ok(()),
+            Some(before) => {
+                let ordered = self
+                    .order
+                    .record_raw(before.stream)
+                    .and_then(|()| self.order.hold(stream));
+                ordered.map_err(|error| self.broke(&error, &self.base))?;
+            }
+            None => {}
+        }
+        *last = Some(Last {
+            stream,
+            _keep: operands.keep.clone(),
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn is_capturing(&self, stream: RawStream) -> Result<bool, CudaError> {
+        let driver = self.device().driver();
+        let _current = self.device().current()?;
+        let mut status = 0;
+        driver.check("cuStreamIsCapturing", || {
+            // SAFETY: `status` outlives the call, the stream is the caller's.
+            unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) }
+        })?;
+        Ok(status != 0)
+    }
+
+    #[cold]
+    fn broke(&self, error: &CudaError, call: &Launch) -> Unqueued {
+        Unqueued::Failed(Box::new(self.shared.broke(error, call.call, self.ticket.get() + 1)))
+    }
+
+    /// Ends this rank's part: tells the peers' devices, waits for the own kernels, and gives memory back. `kind`: 4 for a departure,
+    /// 6 for a panic. `peers_left` tells whether no peer can write here any more.
+    pub fn end(&mut self, kind: FarewellKind, peers_left: impl Fn() -> bool + Send + 'static) {
+        let Some(staged) = self.staged.take() else { return };
+        let longest = self.deadline.get() + GRACE;
+        if self.say_farewell(&staged, kind, longest).is_err() {
+            // A kernel of this rank may still run, or the device is lost: what it uses must stay.
+            core::mem::forget(staged);
+            core::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        retired::keep_until(staged, peers_left);
+    }
+
+    fn say_farewell(&self, staged: &Staged, kind: FarewellKind, longest: Duration) -> Result<(), CudaError> {
+        let stream = staged.stream.raw();
+        if let Some(last) = self.last.borrow().as_ref() {
+            self.order.record_raw(last.stream)?;
+            await_device("the last call", longest, || self.order.passed())?;
+        }
+        if staged.world.get() > 1 {
+            launch(
+                &staged.device,
+                staged.module.farewell,
+                (1, 32),
+                &staged.notice(kind as u64, 0),
+                stream,
+            )?;
+            staged.stream.synchronize(longest)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a rank leaves: `KIND_DEPARTED` and `KIND_PANICKED`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FarewellKind {
+    /// It closes its communicator.
+    Departed = 4,
+    /// Its thread panics.
+    Panicked = 6,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end(FarewellKind::Departed, || false);
+    }
+}
+
+// The words of a call that kernels get are made by these, in the order of their codes.
+const _: () = assert!(Dtype::F32 as u32 == 0 && Dtype::F16 as u32 == 1 && Dtype::Bf16 as u32 == 2);
+const _: () = assert!(Operation::Sum as u32 == 0 && Operation::Max as u32 == 1 && Operation::Min as u32 == 2);

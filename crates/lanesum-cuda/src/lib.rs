@@ -1,0 +1,32 @@
+//! The CUDA engine: driver calls, mapping, kernels, launches. The only room that links CUDA, and it does so at run time.
+//!
+//! A rank's part of a communicator is made in steps, between which the ranks talk (the façade does that): [`Staged::new`] makes
+//! memory and loads kernels; [`Staged::offer`] and [`Staged::map`] pass inboxes around; [`Staged::prove`] and [`Staged::judge`] make
+//! sure that bytes arrive; [`Engine::new`] is what calls are made with. The kernels and their contracts are in `kernels/`.
+
+mod buffer;
+mod device;
+mod driver;
+mod engine;
+mod error;
+mod images;
+mod inbox;
+mod layout;
+mod module;
+mod program;
+mod retired;
+mod shared;
+mod staged;
+mod stream;
+
+pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Scalar};
+pub use device::{Device, DriverFacts, device_count, driver};
+pub use engine::{DeviceOperands, Engine, FarewellKind, Notifier, Unqueued};
+pub use error::CudaError;
+pub use retired::retired;
+pub use shared::{Completed, Pending, Unfinished};
+pub use staged::Staged;
+pub use stream::{Event, RawStream, Stream};
+
+#[cfg(test)]
+mod images_tests;

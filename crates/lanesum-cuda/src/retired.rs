@@ -1,0 +1,39 @@
+//! Memory that outlives its communicator because a late peer may still write there.
+//!
+//! Only plain allocations shared by CUDA IPC need it. They are looked at again whenever a communicator ends; what cannot be
+//! freed by then stays until the process ends.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::inbox::Inbox;
+use crate::staged::Staged;
+
+struct Retired {
+    staged: Box<Staged>,
+    peers_left: Box<dyn Fn() -> bool + Send>,
+}
+
+static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
+
+/// Frees what a communicator had, now or once no peer can write there any more.
+pub(crate) fn keep_until(staged: Box<Staged>, peers_left: impl Fn() -> bool + Send + 'static) {
+    let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
+    retired.retain(|before| !(before.peers_left)());
+    let outlives = staged.inboxes.iter().flatten().any(Inbox::dies_for_peers);
+    if outlives && !peers_left() {
+        retired.push(Retired {
+            staged,
+            peers_left: Box::new(peers_left),
+        });
+    }
+}
+
+/// How many communicators' memory waits to be freed.
+pub fn retired() -> usize {
+    RETIRED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .filter(|kept| kept.staged.world.get() > 1)
+        .count()
+}

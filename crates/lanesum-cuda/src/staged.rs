@@ -1,0 +1,298 @@
+//! Making ready what a rank needs before it can call: memory of its own, that of its peers, and the proof of each way between.
+//!
+//! Peer access is believed only after the owner of the memory has read, by itself, what the writer's kernel stored: drivers
+//! advertise access that drops or mirrors bytes. Nothing spins before that.
+
+use core::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use lanesum_plan::{DeviceFit, PeerVerdict, Rank, WorldSize};
+
+use crate::buffer::Memory;
+use crate::device::Device;
+use crate::driver::types::*;
+use crate::error::CudaError;
+use crate::inbox::{self, Inbox, Offer};
+use crate::layout::{self, Notice, WORLD_MAX};
+use crate::module::Module;
+use crate::shared::HostMemory;
+use crate::stream::Stream;
+
+/// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
+const PROOF_PATIENCE: Duration = Duration::from_millis(20);
+
+/// A rank's part of a communicator, before anybody calls.
+#[derive(Debug)]
+pub struct Staged {
+    pub(crate) device: Device,
+    pub(crate) rank: Rank,
+    pub(crate) world: WorldSize,
+    pub(crate) fit: DeviceFit,
+    pub(crate) module: Module,
+    pub(crate) local: Memory,
+    /// Taken by the engine.
+    pub(crate) mapped: Option<HostMemory>,
+    /// By rank, this one's too.
+    pub(crate) inboxes: Vec<Option<Inbox>>,
+    pub(crate) stream: Stream,
+    deadline: Duration,
+    offer: Offer,
+    descriptor: Option<OwnedFd>,
+    bytes: u64,
+}
+
+impl Staged {
+    /// Loads the kernels and makes this rank's memory. `first_epoch` is that of every lane's first exchange.
+    ///
+    /// # Errors
+    /// [`CudaError`] that says what was refused.
+    pub fn new(
+        device: &Device,
+        (rank, world): (Rank, WorldSize),
+        fit: DeviceFit,
+        first_epoch: u64,
+        deadline: Duration,
+    ) -> Result<Self, CudaError> {
+        let module = Module::load(device, world.get())?;
+        let bytes = inbox::bytes(world.get(), fit.lanes(), fit.capacity());
+        let (own, offer, descriptor) = Inbox::create(device, bytes)?;
+        let stream = Stream::new(device)?;
+        let mut inboxes: Vec<Option<Inbox>> = world.ranks().map(|_| None).collect();
+        if let Some(slot) = inboxes.get_mut(rank.index()) {
+            *slot = Some(own);
+        }
+        let staged = Self {
+            local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
+            mapped: Some(HostMemory::new(device)?),
+            device: device.clone(),
+            rank,
+            world,
+            fit,
+            module,
+            inboxes,
+            stream,
+            deadline,
+            offer,
+            descriptor,
+            bytes,
+        };
+        staged.format(first_epoch)?;
+        Ok(staged)
+    }
+
+    /// What the peers need to map this rank's inbox. The descriptor is given once.
+    ///
+    /// # Errors
+    /// [`CudaError::Description`] should it not be writable as JSON.
+    pub fn offer(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), CudaError> {
+        let bytes = serde_json::to_vec(&self.offer).map_err(|_| CudaError::Description {
+            rank: self.rank.index(),
+        })?;
+        Ok((bytes, self.descriptor.take()))
+    }
+
+    /// Maps a peer's inbox from what it offered. `same_process`: the peer is a thread of this process.
+    ///
+    /// # Errors
+    /// [`CudaError`] of this rank's own making; what the driver refuses about the pair is the verdict.
+    pub fn map(
+        &mut self,
+        peer: Rank,
+        offer: &[u8],
+        descriptor: Option<OwnedFd>,
+        same_process: bool,
+    ) -> Result<PeerVerdict, CudaError> {
+        let unread = |_| CudaError::Description { rank: peer.index() };
+        let offer: Offer = serde_json::from_slice(offer).map_err(unread)?;
+        match Inbox::import(&self.device, peer.index(), &offer, descriptor, self.bytes, same_process) {
+            Ok(inbox) => {
+                if let Some(slot) = self.inboxes.get_mut(peer.index()) {
+                    *slot = Some(inbox);
+                }
+                Ok(PeerVerdict::Unknown)
+            }
+            Err(error @ (CudaError::Driver { .. } | CudaError::NoDevice | CudaError::Lacks { .. })) => {
+                Ok(PeerVerdict::Refused {
+                    reason: error.to_string(),
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes this rank's proof into the inbox of every peer, all of which are mapped.
+    ///
+    /// # Errors
+    /// [`CudaError`] if the kernel fails or does not end within the deadline.
+    pub fn prove(&self, nonce: u64) -> Result<(), CudaError> {
+        let notice = self.notice(0, nonce);
+        launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
+        self.stream.synchronize(self.deadline)
+    }
+
+    /// What the peers' proofs in this rank's own inbox say of them as writers, by rank.
+    ///
+    /// # Errors
+    /// [`CudaError`] if the memory can't be read.
+    pub fn judge(&self, nonce: u64) -> Result<Vec<PeerVerdict>, CudaError> {
+        let start = Instant::now();
+        loop {
+            let words = self.read_proofs()?;
+            let verdicts: Vec<PeerVerdict> = self
+                .world
+                .ranks()
+                .map(|from| self.verdict(&words, nonce, from))
+                .collect();
+            let open = verdicts
+                .iter()
+                .any(|verdict| matches!(verdict, PeerVerdict::Disproven { .. }));
+            if !open || start.elapsed() > PROOF_PATIENCE {
+                return Ok(verdicts);
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn verdict(&self, words: &[u64], nonce: u64, from: Rank) -> PeerVerdict {
+        if from == self.rank {
+            return PeerVerdict::Own;
+        }
+        let proof = words.chunks(layout::PROOF_WORDS).nth(from.index()).unwrap_or_default();
+        let expected = |index| layout::proof_word(nonce, from.index(), self.rank.index(), index);
+        let right = proof
+            .iter()
+            .enumerate()
+            .filter(|(index, word)| **word == expected(*index))
+            .count();
+        if right == layout::PROOF_WORDS {
+            return PeerVerdict::Proven;
+        }
+        let untouched = proof.iter().filter(|word| **word == 0).count();
+        PeerVerdict::Disproven {
+            found: format!(
+                "of {} words that its kernel stored, {right} arrived, {untouched} never did, {} were wrong",
+                layout::PROOF_WORDS,
+                proof.len() - right - untouched
+            ),
+        }
+    }
+
+    fn read_proofs(&self) -> Result<Vec<u64>, CudaError> {
+        let mut words = vec![0_u64; WORLD_MAX * layout::PROOF_WORDS];
+        let driver = self.device.driver();
+        let _current = self.device.current()?;
+        let stream = StreamHandle(self.stream.raw().0);
+        driver.check("cuMemcpyDtoHAsync", || {
+            // SAFETY: an inbox holds the proofs at this place; `words` has their size and lives until the stream is done.
+            unsafe {
+                (driver.table.cuMemcpyDtoHAsync_v2)(
+                    words.as_mut_ptr().cast::<c_void>(),
+                    self.own_inbox() + layout::PROOFS,
+                    words.len() * 8,
+                    stream,
+                )
+            }
+        })?;
+        driver.check("cuStreamSynchronize", || {
+            // SAFETY: the stream lives.
+            unsafe { (driver.table.cuStreamSynchronize)(stream) }
+        })?;
+        Ok(words)
+    }
+
+    pub(crate) fn own_inbox(&self) -> DevicePointer {
+        self.addresses()[self.rank.index() % WORLD_MAX]
+    }
+
+    /// Of all inboxes, by rank.
+    pub(crate) fn addresses(&self) -> [DevicePointer; WORLD_MAX] {
+        let mut addresses = [0; WORLD_MAX];
+        for (address, inbox) in addresses.iter_mut().zip(&self.inboxes) {
+            *address = inbox.as_ref().map_or(0, Inbox::address);
+        }
+        addresses
+    }
+
+    pub(crate) fn notice(&self, kind: u64, nonce: u64) -> Notice {
+        Notice {
+            kind,
+            nonce,
+            rank: self.rank.index() as u32,
+            world: self.world.get() as u32,
+            inboxes: self.addresses(),
+        }
+    }
+
+    /// Puts stale words where headers and packets will come, as `lanesum-segment` does on the host: the tag of the last epoch of
+    /// each half before the first.
+    fn format(&self, first_epoch: u64) -> Result<(), CudaError> {
+        let inbox = self.own_inbox();
+        self.fill_words(inbox, 0, layout::INBOX_HEAD / 4)?;
+        let half_words = layout::half_words(self.world.get(), self.fit.lanes(), self.fit.capacity());
+        for half in 0..2 {
+            let stale = first_epoch.wrapping_sub(2).wrapping_add((first_epoch ^ half) & 1) as u32;
+            self.fill_words(inbox + half * layout::HEADERS / 2, stale, layout::HEADERS / 8)?;
+            self.fill_words(
+                inbox + layout::INBOX_HEAD + half * half_words * 8,
+                stale,
+                half_words * 2,
+            )?;
+        }
+        self.fill_words(self.local.address, 0, layout::LOCAL as u64 / 4)?;
+        for lane in 0..layout::LANES_MAX as u64 {
+            let place = self.local.address + lane * 16;
+            self.fill_words(place, first_epoch as u32, 1)?;
+            self.fill_words(place + 4, (first_epoch >> 32) as u32, 1)?;
+        }
+        self.stream.synchronize(self.deadline)
+    }
+
+    /// Fills 4-byte words of device memory.
+    fn fill_words(&self, place: DevicePointer, word: u32, words: u64) -> Result<(), CudaError> {
+        let driver = self.device.driver();
+        let _current = self.device.current()?;
+        driver.check("cuMemsetD32Async", || {
+            // SAFETY: the places come from the layout of memory that this rank has just made; nobody else uses it yet.
+            unsafe { (driver.table.cuMemsetD32Async)(place, word, words as usize, StreamHandle(self.stream.raw().0)) }
+        })
+    }
+
+    /// Device memory that this rank has taken, bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.bytes + layout::LOCAL as u64
+    }
+}
+
+/// Enqueues a kernel with one parameter, given by value.
+#[inline]
+pub(crate) fn launch<P: Copy>(
+    device: &Device,
+    function: FunctionHandle,
+    (blocks, threads): (u32, u32),
+    parameter: &P,
+    stream: crate::stream::RawStream,
+) -> Result<(), CudaError> {
+    let driver = device.driver();
+    let _current = device.current()?;
+    let mut parameters = [core::ptr::from_ref(parameter).cast_mut().cast::<c_void>()];
+    driver.check("cuLaunchKernel", || {
+        // SAFETY: the driver copies the parameter, whose layout is that of the kernel's, before it returns; the function belongs
+        // to a loaded module, the stream lives.
+        unsafe {
+            (driver.table.cuLaunchKernel)(
+                function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                StreamHandle(stream.0),
+                parameters.as_mut_ptr(),
+                core::ptr::null_mut(),
+            )
+        }
+    })
+}

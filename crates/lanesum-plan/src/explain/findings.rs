@@ -1,0 +1,139 @@
+//! The gates' answers for a request, in words.
+
+use crate::gates::{self, Answer, Finding, Gate};
+use crate::words::counted;
+use crate::{Buffers, Elements, Engine, Gpus, Plan, Refusal, Request};
+
+impl Plan {
+    pub(super) fn findings(&self, request: &Request) -> Vec<Finding> {
+        let mut findings = vec![self.peers_finding()];
+        if gates::company(self.world()).is_ok() {
+            findings.push(payload_finding(request));
+        }
+        match request.buffers.engine() {
+            Engine::Host => findings.extend(self.host_findings(request)),
+            Engine::Cuda => findings.extend(self.device_findings()),
+        }
+        findings
+    }
+
+    fn host_findings(&self, request: &Request) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if let Ok(peers) = gates::company(self.world()) {
+            let fits = |gate, what: &str, chunk: Elements| {
+                let evidence = format!("{chunk} elements{what} fit {} of staging", self.limits().staging);
+                finding(gate, Answer::Yes, evidence)
+            };
+            findings.extend(
+                gates::one_shot_fit(self.limits(), request.dtype).map(|fit| fits(Gate::OneShotFit, "", fit.chunk())),
+            );
+            findings.extend(
+                gates::two_shot_fit(self.limits(), request.dtype, peers)
+                    .map(|fit| fits(Gate::TwoShotFit, " and the largest shard's result", fit.chunk())),
+            );
+            findings.push(in_place_finding(request.buffers));
+        }
+        findings.push(self.cores_finding());
+        findings
+    }
+
+    fn device_findings(&self) -> Vec<Finding> {
+        let mut findings = vec![match self.device() {
+            Ok(fit) => finding(
+                Gate::DeviceFit,
+                Answer::Yes,
+                format!(
+                    "{} of {} each, {} a block",
+                    counted(u64::from(fit.lanes()), "lane"),
+                    counted(u64::from(fit.capacity()), "packet"),
+                    counted(u64::from(fit.threads()), "thread")
+                ),
+            ),
+            Err(refusal) => finding(Gate::DeviceFit, Answer::No, refusal.to_string()),
+        }];
+        let Some(gpus) = &self.topology().gpus else {
+            return findings;
+        };
+        if gates::company(self.world()).is_ok() {
+            findings.push(self.access_finding());
+        }
+        findings.push(own_device_finding(gpus));
+        findings
+    }
+
+    fn access_finding(&self) -> Finding {
+        let world = self.world().get() as u64;
+        match self.proven() {
+            Ok(_) => {
+                let pairs = counted(world * (world - 1), "ordered pair");
+                finding(Gate::PeerAccess, Answer::Yes, format!("proven for {pairs} of ranks"))
+            }
+            Err(refusal @ Refusal::PeerUnproven { .. }) => {
+                finding(Gate::PeerAccess, Answer::Unknown, refusal.to_string())
+            }
+            Err(refusal) => finding(Gate::PeerAccess, Answer::No, refusal.to_string()),
+        }
+    }
+
+    fn peers_finding(&self) -> Finding {
+        match gates::company(self.world()) {
+            Ok(peers) => finding(Gate::Peers, Answer::Yes, counted(peers.world().get() as u64, "rank")),
+            Err(_) => finding(Gate::Peers, Answer::No, "1 rank".to_owned()),
+        }
+    }
+
+    fn cores_finding(&self) -> Finding {
+        let world = self.world();
+        match self.model().cores() {
+            None => finding(
+                Gate::Cores,
+                Answer::Unknown,
+                "not observed; predicted as if each rank had one".to_owned(),
+            ),
+            Some(cores) if cores >= world.get() => finding(
+                Gate::Cores,
+                Answer::Yes,
+                format!("{world} ranks may run on {}", counted(cores as u64, "processor")),
+            ),
+            Some(cores) => finding(
+                Gate::Cores,
+                Answer::No,
+                format!(
+                    "{world} ranks share {}; work is divided and waits hand cores over",
+                    counted(cores as u64, "processor")
+                ),
+            ),
+        }
+    }
+}
+
+fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
+    Finding { gate, answer, evidence }
+}
+
+fn payload_finding(request: &Request) -> Finding {
+    match gates::payload(request.elements) {
+        Some(_) => finding(Gate::Payload, Answer::Yes, format!("{} a rank", request.bytes())),
+        None => finding(Gate::Payload, Answer::No, "zero elements".to_owned()),
+    }
+}
+
+fn in_place_finding(buffers: Buffers) -> Finding {
+    let (answer, evidence) = match buffers {
+        Buffers::Shared => (Answer::Yes, "shared buffers are read where they are"),
+        Buffers::Private => (Answer::No, "private buffers are copied to staging"),
+        Buffers::Device => (Answer::No, "buffers of GPUs are not read by the host"),
+    };
+    finding(Gate::InPlace, answer, evidence.to_owned())
+}
+
+fn own_device_finding(gpus: &Gpus) -> Finding {
+    let ranks = counted(gpus.ranks.len() as u64, "rank");
+    let devices = counted(gpus.distinct() as u64, "GPU");
+    if gpus.shared() {
+        let evidence = format!("{ranks} share {devices}, so the predicted times do not hold");
+        finding(Gate::OwnDevice, Answer::No, evidence)
+    } else {
+        finding(Gate::OwnDevice, Answer::Yes, format!("{ranks} on {devices}"))
+    }
+}

@@ -1,0 +1,121 @@
+//! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
+
+use crate::gpus::{Gpus, PeerVerdict};
+use crate::{Limits, Rank, Refusal, WorldSize};
+
+/// The most ranks that the kernels serve.
+pub const DEVICE_WORLD_MAX: usize = 8;
+/// The most lanes of a communicator. More would leave a lane of a verify step's message with little to do.
+const LANES_MAX: u64 = 16;
+/// The most threads of a block.
+const THREADS_MAX: u32 = 512;
+/// The threads that a GPU runs in lockstep; capacities and blocks are multiples of it.
+pub(crate) const WARP: u32 = 32;
+/// The fewest packets that are worth a lane.
+const CAPACITY_MIN: u64 = 64;
+/// The bytes of payload in a packet.
+pub(crate) const PACKET: u64 = 4;
+
+/// Evidence: every rank has a GPU, the kernels serve this world, and so many lanes of it are resident together on each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceFit {
+    lanes: u32,
+    capacity: u32,
+    threads: u32,
+}
+
+impl DeviceFit {
+    /// The number of lanes, 1 to 16. A lane is one block of threads on every rank.
+    #[must_use]
+    #[inline]
+    pub const fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// The packets of 4 bytes that a lane moves in one exchange; a multiple of 32.
+    #[must_use]
+    #[inline]
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The threads of a block; a multiple of 32.
+    #[must_use]
+    #[inline]
+    pub const fn threads(&self) -> u32 {
+        self.threads
+    }
+}
+
+/// Is there a GPU for every rank, and how do lanes fit them? The staging is divided over the lanes.
+///
+/// Blocks of all ranks on one GPU wait for each other, so all must be resident together: ranks that share a GPU divide
+/// its multiprocessors.
+///
+/// # Errors
+/// [`Refusal::NoDevice`] without GPUs, or with fewer than ranks; [`Refusal::DeviceWorld`] above [`DEVICE_WORLD_MAX`] ranks.
+pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Result<DeviceFit, Refusal> {
+    let gpus = gpus
+        .filter(|gpus| gpus.ranks.len() >= world.get())
+        .ok_or(Refusal::NoDevice)?;
+    if world.get() > DEVICE_WORLD_MAX {
+        return Err(Refusal::DeviceWorld {
+            world,
+            most: DEVICE_WORLD_MAX,
+        });
+    }
+    let blocks =
+        |(rank, gpu): (Rank, &crate::RankGpu)| u64::from(gpu.multiprocessors) / gpus.sharing(rank).max(1) as u64;
+    let ranks = || world.ranks().zip(&gpus.ranks);
+    let packets = limits.staging.get() / PACKET;
+    let lanes = ranks()
+        .map(blocks)
+        .fold(LANES_MAX, u64::min)
+        .min(packets / CAPACITY_MIN)
+        .max(1);
+    let threads = ranks()
+        .map(|(_, gpu)| gpu.threads_per_block)
+        .fold(THREADS_MAX, u32::min);
+    Ok(DeviceFit {
+        lanes: lanes as u32,
+        capacity: u32::try_from(packets / lanes).unwrap_or(u32::MAX) / WARP * WARP,
+        threads: (threads / WARP * WARP).max(WARP),
+    })
+}
+
+/// Evidence: what any rank writes to the memory of another's GPU was seen to arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Proven(());
+
+/// Do writes between any two ranks arrive? The first pair of which it isn't known is named, by owner within writer.
+pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize) -> Result<Proven, Refusal> {
+    let gpus = gpus.ok_or(Refusal::NoDevice)?;
+    let pairs = || {
+        let all = world
+            .ranks()
+            .flat_map(|writer| world.ranks().map(move |owner| (writer, owner)));
+        all.filter(|(writer, owner)| writer != owner)
+    };
+    let verdict = |writer: Rank, owner: Rank| gpus.peers.get(writer.index()).and_then(|row| row.get(owner.index()));
+    // What is known to be wrong counts before what nobody has tried because of it.
+    for (writer, owner) in pairs() {
+        match verdict(writer, owner) {
+            Some(PeerVerdict::Refused { reason }) => {
+                let cause = reason.clone();
+                return Err(Refusal::PeerAccess { writer, owner, cause });
+            }
+            Some(PeerVerdict::Disproven { found }) => {
+                let found = found.clone();
+                return Err(Refusal::PeerDisproven { writer, owner, found });
+            }
+            Some(PeerVerdict::Proven | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
+        }
+    }
+    for (writer, owner) in pairs() {
+        match verdict(writer, owner) {
+            Some(PeerVerdict::Proven) => {}
+            Some(_) | None => return Err(Refusal::PeerUnproven { writer, owner }),
+        }
+    }
+    Ok(Proven(()))
+}

@@ -1,0 +1,167 @@
+//! Why an algorithm does not run a request.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AlgorithmName, Buffers, Engine, Rank, WorldSize};
+
+/// Why an algorithm does not run a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The algorithm is for one rank.
+    NeedsOneRank {
+        /// The number of ranks.
+        world: WorldSize,
+    },
+    /// The algorithm exchanges something, and there is nobody to exchange with.
+    NeedsPeers,
+    /// The algorithm moves a payload, and there is none.
+    NothingToExchange,
+    /// The algorithm moves no payload, and there is one.
+    CarriesNoPayload,
+    /// Another one is predicted to take less time.
+    Slower {
+        /// The predicted time of this one in microseconds.
+        predicted_us: f64,
+        /// The predicted time of the chosen one in microseconds.
+        chosen_us: f64,
+    },
+    /// It is predicted to take less time here, but not at all greater lengths, and the plan changes algorithm at most
+    /// once as lengths grow. Small staging can cause it: each of many chunks then pays for flags.
+    NotLasting {
+        /// The predicted time of this one in microseconds.
+        predicted_us: f64,
+        /// The predicted time of the chosen one in microseconds.
+        chosen_us: f64,
+    },
+    /// The policy pins another one.
+    PinnedElsewhere {
+        /// The pinned one.
+        pinned: AlgorithmName,
+    },
+    /// The only engine that has the algorithm can't work on such buffers.
+    WrongBuffers {
+        /// The engine.
+        engine: Engine,
+        /// The buffers asked for.
+        buffers: Buffers,
+    },
+    /// Not every rank has attached a GPU.
+    NoDevice,
+    /// There are more ranks than the kernels serve.
+    DeviceWorld {
+        /// The number of ranks.
+        world: WorldSize,
+        /// The most ranks that kernels serve.
+        most: usize,
+    },
+    /// The driver does not let one rank map memory of another's GPU.
+    PeerAccess {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+        /// What the driver says.
+        cause: String,
+    },
+    /// One rank wrote to memory of another's GPU, and something else arrived.
+    PeerDisproven {
+        /// The rank that wrote.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+        /// What it found there.
+        found: String,
+    },
+    /// Nobody has tried yet whether what one rank writes to memory of another's GPU arrives.
+    PeerUnproven {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+    },
+}
+
+impl Refusal {
+    /// What to do about it, where something can be done.
+    #[must_use]
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Refusal::NeedsOneRank { .. }
+            | Refusal::NeedsPeers
+            | Refusal::NothingToExchange
+            | Refusal::CarriesNoPayload
+            | Refusal::Slower { .. }
+            | Refusal::NotLasting { .. } => None,
+            Refusal::PinnedElsewhere { .. } => Some("pin this one, or leave the choice to the plan (auto)"),
+            Refusal::WrongBuffers { .. } => Some("give buffers that the engine takes, or pin another algorithm"),
+            Refusal::NoDevice => Some("attach a GPU on every rank, or give buffers in the host's memory"),
+            Refusal::DeviceWorld { .. } => Some("start fewer ranks, or give buffers in the host's memory"),
+            Refusal::PeerAccess { .. } => Some(
+                "see what `nvidia-smi topo -p2p w` says of the two GPUs: many consumer cards have no peer access, and \
+                 a container may see a GPU without the right to its peers",
+            ),
+            Refusal::PeerDisproven { .. } => Some(
+                "writes between these GPUs are lost or land elsewhere: an IOMMU that translates, or PCIe access control \
+                 (ACS) on a switch between them, can cause it; turn it off in the firmware, or give buffers in the \
+                 host's memory",
+            ),
+            Refusal::PeerUnproven { .. } => Some("join anew: access is proven while ranks join"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NeedsOneRank { world } => write!(f, "it is for one rank, and there are {world}"),
+            Refusal::NeedsPeers => write!(f, "there are no peers to exchange with"),
+            Refusal::NothingToExchange => write!(f, "there is nothing to exchange"),
+            Refusal::CarriesNoPayload => write!(f, "it moves no payload, and there is one"),
+            Refusal::Slower {
+                predicted_us,
+                chosen_us,
+            } => {
+                write!(f, "predicted {predicted_us:.2} us, the chosen one {chosen_us:.2} us")
+            }
+            Refusal::NotLasting {
+                predicted_us,
+                chosen_us,
+            } => write!(
+                f,
+                "predicted {predicted_us:.2} us here, the chosen one {chosen_us:.2} us, but slower again at greater lengths"
+            ),
+            Refusal::PinnedElsewhere { pinned } => write!(f, "the policy pins {pinned}"),
+            Refusal::WrongBuffers { engine, buffers } => {
+                write!(f, "it runs on engine {engine}, which does not take {buffers} buffers")
+            }
+            Refusal::NoDevice => write!(f, "not every rank has attached a GPU"),
+            Refusal::DeviceWorld { world, most } => {
+                write!(f, "kernels serve at most {most} ranks, and there are {world}")
+            }
+            Refusal::PeerAccess { writer, owner, cause } => {
+                write!(
+                    f,
+                    "the GPU of rank {writer} has no access to memory of rank {owner}'s: {cause}"
+                )
+            }
+            Refusal::PeerDisproven { writer, owner, found } => {
+                write!(
+                    f,
+                    "what rank {writer} wrote to memory of rank {owner}'s GPU did not arrive: {found}"
+                )
+            }
+            Refusal::PeerUnproven { writer, owner } => {
+                write!(
+                    f,
+                    "it is not proven that what rank {writer} writes to memory of rank {owner}'s GPU arrives"
+                )
+            }
+        }
+    }
+}

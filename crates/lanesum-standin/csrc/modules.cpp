@@ -1,0 +1,203 @@
+// Modules and launches. Images are the real ones; their names decide what can be found, and the code that runs is compiled in.
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "blocks.hpp"
+#include "streams.hpp"
+
+namespace standin {
+namespace {
+
+struct Module;
+
+struct Function {
+    const Kernel* kernel;
+    Module* module;
+};
+
+struct Module {
+    Context* context;
+    std::set<std::string> names;
+    std::vector<std::unique_ptr<Function>> functions;
+};
+
+struct Books {
+    std::mutex mutex;
+    std::set<Module*> modules;
+    std::set<Function*> functions;
+};
+Books& books() {
+    static Books* const all = new Books;
+    return *all;
+}
+
+// What is read of an ELF file. Images come from the program itself: offsets are believed, as the real driver believes them.
+struct Header {
+    u8 identification[16];
+    u16 type, machine;
+    u32 version;
+    u64 entry, programs, sections;
+    u32 flags;
+    u16 header_bytes, program_bytes, program_count, section_bytes, section_count, names_section;
+};
+struct Section {
+    u32 name, type;
+    u64 flags, address, offset, bytes;
+    u32 link, info;
+    u64 alignment, entry_bytes;
+};
+static_assert(sizeof(Header) == 64 && sizeof(Section) == 64, "ELF64");
+
+const u16 MACHINE_CUDA = 190;
+
+// The architecture: second byte of the flags since version 8 of the ABI, lowest byte before.
+int architecture(const Header& header) {
+    return static_cast<int>(header.identification[8] >= 8 ? header.flags >> 8 & 0xFF : header.flags & 0xFF);
+}
+
+// A kernel's code runs on its major architecture with the same minor or a later one.
+bool runs_here(int architecture) {
+    return config().cubins && architecture / 10 == config().major && architecture % 10 <= config().minor;
+}
+
+CUresult read_cubin(const u8* image, std::set<std::string>* names) {
+    Header header;
+    std::memcpy(&header, image, sizeof header);
+    if (header.identification[4] != 2 || header.machine != MACHINE_CUDA) return INVALID_IMAGE;
+    if (header.section_bytes != sizeof(Section) || header.names_section >= header.section_count) return INVALID_IMAGE;
+    if (!runs_here(architecture(header))) return NO_BINARY_FOR_GPU;
+    std::vector<Section> sections(header.section_count);
+    std::memcpy(sections.data(), image + header.sections, sections.size() * sizeof(Section));
+    const char* const strings = reinterpret_cast<const char*>(image) + sections[header.names_section].offset;
+    // Only entries have parameters, and those stand in bank 0.
+    const std::string prefix = ".nv.constant0.";
+    for (const Section& section : sections) {
+        const std::string name = strings + section.name;
+        if (name.compare(0, prefix.size(), prefix) == 0) names->insert(name.substr(prefix.size()));
+    }
+    return SUCCESS;
+}
+
+CUresult read_ptx(const std::string& text, std::set<std::string>* names) {
+    if (!config().ptx) return UNSUPPORTED_PTX_VERSION;
+    const std::string target = ".target sm_", entry = ".entry ";
+    const size_t stands = text.find(target);
+    if (stands == std::string::npos || text.find(entry) == std::string::npos) return INVALID_PTX;
+    if (std::atoi(text.c_str() + stands + target.size()) > config().major * 10 + config().minor) return NO_BINARY_FOR_GPU;
+    for (size_t next = text.find(entry); next != std::string::npos; next = text.find(entry, next)) {
+        next += entry.size();
+        names->insert(text.substr(next, text.find_first_of("( \n", next) - next));
+    }
+    return SUCCESS;
+}
+
+bool known(Function* function, Function* out) {
+    std::lock_guard<std::mutex> guard(books().mutex);
+    if (books().functions.count(function) == 0) return false;
+    *out = *function;
+    return true;
+}
+
+// Counts executions for those that are to fail.
+bool fails_now() {
+    static std::atomic<u64> executions{0};
+    const u64 execution = ++executions;
+    for (const u64 failing : config().launch_errors) {
+        if (failing == execution) return true;
+    }
+    return false;
+}
+
+void run(const std::shared_ptr<Grid>& grid) {
+    if (fails_now()) {
+        int healthy = 0;
+        grid->context->dead.compare_exchange_strong(healthy, LAUNCH_FAILED);
+        return;
+    }
+    execute(grid);
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+LANESUM_API cuModuleLoadData(Module** out, const void* image) {
+    LANESUM_ENTER(cuModuleLoadData);
+    LANESUM_CONTEXT;
+    if (out == nullptr || image == nullptr) return INVALID_VALUE;
+    auto made = std::make_unique<Module>();
+    made->context = context;
+    const bool elf = std::memcmp(image, "\177ELF", 4) == 0;
+    const CUresult read = elf ? read_cubin(static_cast<const u8*>(image), &made->names)
+                              : read_ptx(static_cast<const char*>(image), &made->names);
+    if (read != SUCCESS) return read;
+    std::lock_guard<std::mutex> guard(books().mutex);
+    *out = made.release();
+    books().modules.insert(*out);
+    return SUCCESS;
+}
+
+LANESUM_API cuModuleUnload(Module* module) {
+    LANESUM_ENTER(cuModuleUnload);
+    LANESUM_CONTEXT;
+    std::lock_guard<std::mutex> guard(books().mutex);
+    if (books().modules.erase(module) == 0) return INVALID_HANDLE;
+    for (const auto& function : module->functions) books().functions.erase(function.get());
+    delete module;
+    return SUCCESS;
+}
+
+LANESUM_API cuModuleGetFunction(Function** out, Module* module, const char* name) {
+    LANESUM_ENTER(cuModuleGetFunction);
+    LANESUM_CONTEXT;
+    if (out == nullptr || name == nullptr) return INVALID_VALUE;
+    std::lock_guard<std::mutex> guard(books().mutex);
+    if (books().modules.count(module) == 0) return INVALID_HANDLE;
+    const Kernel* const found = kernel(name);
+    if (found == nullptr || module->names.count(name) == 0) return NOT_FOUND;
+    module->functions.emplace_back(new Function{found, module});
+    *out = module->functions.back().get();
+    books().functions.insert(*out);
+    return SUCCESS;
+}
+
+LANESUM_API cuFuncGetAttribute(int* value, int which, Function* handle) {
+    LANESUM_ENTER(cuFuncGetAttribute);
+    LANESUM_CONTEXT;
+    Function function;
+    if (value == nullptr || which < 0 || which > 20) return INVALID_VALUE;
+    if (!known(handle, &function)) return INVALID_HANDLE;
+    switch (which) {
+        case 0: *value = config().threads; break;  // MAX_THREADS_PER_BLOCK
+        case 4: *value = 32; break;                // NUM_REGS
+        case 5: *value = 70; break;                // PTX_VERSION
+        case 6: *value = config().major * 10 + config().minor; break;  // BINARY_VERSION
+        default: *value = 0;                       // shared, constant and local bytes among them
+    }
+    return SUCCESS;
+}
+
+LANESUM_API cuLaunchKernel(Function* handle_of_function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                           unsigned block_y, unsigned block_z, unsigned, Stream* handle, void** parameters, void** extra) {
+    LANESUM_ENTER(cuLaunchKernel);
+    LANESUM_CONTEXT;
+    Function function;
+    if (!known(handle_of_function, &function) || function.module->context != context) return INVALID_HANDLE;
+    Stream* const stream = stream_of(context, handle);
+    if (stream == nullptr || stream->context != context) return INVALID_HANDLE;
+    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_y != 1 || block_z != 1) return INVALID_VALUE;
+    if (block_x > static_cast<unsigned>(config().threads) || extra != nullptr || parameters == nullptr) return INVALID_VALUE;
+    auto grid = std::make_shared<Grid>();
+    grid->kernel = function.kernel;
+    grid->blocks = grid_x;
+    grid->threads = block_x;
+    grid->context = context;
+    if (function.kernel->parameters > sizeof grid->parameters) return INVALID_VALUE;
+    std::memcpy(grid->parameters, parameters[0], function.kernel->parameters);
+    return stream->enqueue([grid](bool alive) {
+        if (alive) run(grid);
+    });
+}

@@ -1,0 +1,78 @@
+// The machine on which ThreadSanitizer watches the protocol: every thread of every block is an OS thread, so that nothing
+// orders two accesses but what the kernel says. Memory is this process's own.
+#pragma once
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#include "../words.hpp"
+
+// The meeting of a block's threads.
+struct Block {
+    pthread_barrier_t barrier;
+    // Of three barriers in turn: a flag is cleared when all have passed the barrier after the one that it served.
+    u32 brought[3] = {};
+};
+
+struct Place {
+    u32 thread, threads, block, blocks;
+    Block* meeting;
+    u32 turn;
+    u32 chance;  // a generator's state, different for each thread
+};
+inline thread_local Place here;
+
+// Before a store: now and then others go first, so that few calls meet many orders.
+inline void stumble() {
+    here.chance = here.chance * 1664525u + 1013904223u;
+    if (here.chance >> 28 == 0) sched_yield();
+}
+
+inline u32 thread_index() { return here.thread; }
+inline u32 thread_count() { return here.threads; }
+inline u32 block_index() { return here.block; }
+inline u32 block_count() { return here.blocks; }
+
+inline bool barrier_any(bool mine) {
+    Block& block = *here.meeting;
+    const u32 turn = here.turn;
+    here.turn = (turn + 1) % 3;
+    if (mine) __atomic_store_n(&block.brought[turn], 1, __ATOMIC_RELAXED);
+    pthread_barrier_wait(&block.barrier);
+    const bool any = __atomic_load_n(&block.brought[turn], __ATOMIC_RELAXED) != 0;
+    __atomic_store_n(&block.brought[(turn + 2) % 3], 0, __ATOMIC_RELAXED);
+    return any;
+}
+inline void barrier() { pthread_barrier_wait(&here.meeting->barrier); }
+inline void spin_hint() { sched_yield(); }
+
+inline u64 clock_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<u64>(now.tv_sec) * 1000000000ull + static_cast<u64>(now.tv_nsec);
+}
+
+inline u64 load_relaxed(const u64* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+inline u64 load_acquire(const u64* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+inline void store_relaxed(u64* to, u64 word) {
+    stumble();
+    __atomic_store_n(to, word, __ATOMIC_RELAXED);
+}
+inline void store_release(u64* to, u64 word) {
+    stumble();
+    __atomic_store_n(to, word, __ATOMIC_RELEASE);
+}
+// ThreadSanitizer knows no fences; what they order here is atomic anyway.
+inline void fence_system() {}
+inline u64 claim(u64* slot, u64 word) {
+    u64 before = 0;
+    __atomic_compare_exchange_n(slot, &before, word, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return before;
+}
+template <typename Word>
+inline Word read(const void* from) {
+    return *static_cast<const Word*>(from);
+}
+template <typename Word>
+inline void write(void* to, Word word) {
+    *static_cast<Word*>(to) = word;
+}

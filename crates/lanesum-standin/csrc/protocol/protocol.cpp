@@ -1,0 +1,140 @@
+// The protocol of one_shot_push under ThreadSanitizer: `protocol CALLS THREADS DEADLINE_MS`.
+//
+// Ranks are groups of OS threads that make the same calls one after the other, as a stream does: all threads of a rank meet
+// between two calls, and ranks meet nowhere but in the kernel. Tags have few bits and sweeps are frequent, so both wrap many
+// times. Ends with 0 if every sum was right; 2 if one was wrong; 3 if a rank gave up waiting; a data race ends the process
+// as ThreadSanitizer is told to.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "one_shot_push.cuh"
+
+namespace {
+
+const int W = LANESUM_WORLD;
+const u32 LANES = 2, CAPACITY = 8;
+
+const int WRONG = 2, LATE = 3;
+
+// Elements of a call, the same on all ranks. In turn: a full exchange and then calls of one or no element until tags have
+// come round, so that an unswept word would be taken for new; and sizes that need several exchanges and leave lanes empty.
+u64 elements_of(u64 call) {
+    const u64 period = 1ull << LANESUM_TAG_BITS;
+    if (call / (4 * period) % 2 == 0) return call % period == 0 ? LANES * CAPACITY : call % 3 == 0;
+    return call * 2654435761ull % 53;
+}
+
+// Small integers, so that sums are exact; different in calls whose tags are equal.
+float value(u64 call, u32 rank, u64 index) { return static_cast<float>((call * 31 + rank * 17 + index * 5) % 1009); }
+
+struct Rank {
+    std::unique_ptr<Local> local{new Local()};
+    std::unique_ptr<Mapped> mapped{new Mapped()};
+    std::vector<u64> inbox;
+    std::vector<u8> buffer;
+    std::vector<Block> blocks{LANES};
+    pthread_barrier_t between;  // calls
+    u32 offset = 0;             // of the buffer's alignment
+
+    Inbox* shared() { return reinterpret_cast<Inbox*>(inbox.data()); }
+};
+
+struct Job {
+    u64 calls;
+    u32 threads;
+    std::vector<Rank> ranks{W};
+};
+
+void fill(Rank& rank, u32 number, u64 call) {
+    for (u64 index = 0; index < elements_of(call); ++index) {
+        const float element = value(call, number, index);
+        __builtin_memcpy(&rank.buffer[rank.offset + index * 4], &element, 4);
+    }
+}
+
+[[noreturn]] void end(int code, const char* why, u32 rank, u64 call) {
+    std::fprintf(stderr, "%s: rank %u, call %llu\n", why, rank, call);
+    std::_Exit(code);
+}
+
+void check(Rank& rank, u32 number, u64 call) {
+    if (rank.mapped->record.state != EMPTY) end(LATE, "gave up", number, call);
+    for (u64 index = 0; index < elements_of(call); ++index) {
+        float got, wanted = 0;
+        __builtin_memcpy(&got, &rank.buffer[rank.offset + index * 4], 4);
+        for (u32 peer = 0; peer < W; ++peer) wanted += value(call, peer, index);
+        if (got != wanted) end(WRONG, "wrong sum", number, call);
+    }
+}
+
+Launch launch_of(Job& job, u32 number, u64 call) {
+    Rank& rank = job.ranks[number];
+    Launch launch = {};
+    launch.input = launch.output = rank.buffer.data() + rank.offset;
+    launch.elements = elements_of(call);
+    launch.share = (launch.elements + LANES - 1) / LANES;
+    launch.ticket = call + 1;
+    launch.digest = static_cast<u32>(call);
+    launch.flags = FLAG_CANONICAL;
+    launch.rank = launch.position = number;
+    launch.lanes = LANES;
+    launch.capacity = CAPACITY;
+    launch.order = 0x0706050403020100ull;
+    launch.local = rank.local.get();
+    launch.mapped = rank.mapped.get();
+    for (u32 peer = 0; peer < W; ++peer) launch.inboxes[peer] = job.ranks[peer].shared();
+    return launch;
+}
+
+// A thread of a block of a rank, for all calls.
+void run_thread(Job& job, u32 number, u32 block, u32 thread) {
+    Rank& rank = job.ranks[number];
+    here = {thread, job.threads, block, LANES, &rank.blocks[block], 0, (number * LANES + block) * job.threads + thread};
+    const bool first = block == 0 && thread == 0;
+    for (u64 call = 0; call < job.calls; ++call) {
+        if (first) fill(rank, number, call);
+        pthread_barrier_wait(&rank.between);
+        const Launch launch = launch_of(job, number, call);
+        one_shot_push<W, F32, SUM>(launch);
+        pthread_barrier_wait(&rank.between);
+        if (first) check(rank, number, call);
+    }
+}
+
+void set_up(Job& job, u64 deadline_ms) {
+    for (u32 number = 0; number < W; ++number) {
+        Rank& rank = job.ranks[number];
+        rank.inbox.resize(sizeof(Inbox) / 8 + 2 * LANES * W * CAPACITY);
+        rank.buffer.resize(64 * 4 + 4);
+        rank.offset = number % 3;
+        rank.mapped->deadline_ns = deadline_ms * 1000000;
+        // Fresh memory has tag 0.
+        for (Lane& lane : rank.local->lanes) lane.epoch = 2;
+        pthread_barrier_init(&rank.between, nullptr, LANES * job.threads);
+        for (Block& block : rank.blocks) pthread_barrier_init(&block.barrier, nullptr, job.threads);
+    }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count != 4) return 1;
+    Job job;
+    job.calls = std::strtoull(arguments[1], nullptr, 10);
+    job.threads = static_cast<u32>(std::strtoul(arguments[2], nullptr, 10));
+    set_up(job, std::strtoull(arguments[3], nullptr, 10));
+    std::vector<std::thread> threads;
+    for (u32 number = 0; number < W; ++number) {
+        for (u32 block = 0; block < LANES; ++block) {
+            for (u32 thread = 0; thread < job.threads; ++thread) {
+                threads.emplace_back([&job, number, block, thread] { run_thread(job, number, block, thread); });
+            }
+        }
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::puts("well");
+    return 0;
+}

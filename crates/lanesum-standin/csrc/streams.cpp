@@ -1,0 +1,257 @@
+#include "streams.hpp"
+
+#include <set>
+#include <sys/prctl.h>
+#include <thread>
+
+#include "machine/cpu.hpp"
+
+namespace standin {
+namespace {
+
+struct Event {
+    u32 flags;
+    std::shared_ptr<Mark> mark;  // null before the first record
+};
+const u32 DISABLE_TIMING = 2;
+
+// Handles that are valid now.
+struct Known {
+    std::mutex mutex;
+    std::set<Stream*> streams;
+    std::set<Event*> events;
+};
+Known& known() {
+    static Known* const all = new Known;
+    return *all;
+}
+
+// Copies the mark of an event; false if there is no such event.
+bool mark_of(Event* event, std::shared_ptr<Mark>* mark) {
+    std::lock_guard<std::mutex> guard(known().mutex);
+    if (known().events.count(event) == 0) return false;
+    *mark = event->mark;
+    return true;
+}
+
+}  // namespace
+
+void Mark::reach() {
+    std::lock_guard<std::mutex> guard(mutex);
+    reached = true;
+    time_ns = clock_ns();
+    changed.notify_all();
+}
+
+void Mark::wait() {
+    std::unique_lock<std::mutex> guard(mutex);
+    changed.wait(guard, [this] { return reached; });
+}
+
+bool Mark::is_reached() {
+    std::lock_guard<std::mutex> guard(mutex);
+    return reached;
+}
+
+Stream::Stream(Context* of) : context(of) { std::thread([this] { serve(); }).detach(); }
+
+void Stream::serve() {
+    prctl(PR_SET_NAME, "standin-stream");
+    prctl(PR_SET_TIMERSLACK, 1000);
+    std::unique_lock<std::mutex> guard(mutex);
+    for (;;) {
+        changed.wait(guard, [this] { return !queue.empty() || closing; });
+        if (queue.empty()) break;
+        {
+            const Operation operation = std::move(queue.front());
+            queue.pop_front();
+            guard.unlock();
+            operation(context->dead.load() == 0);
+        }
+        guard.lock();
+        ++done;
+        changed.notify_all();
+    }
+    guard.unlock();
+    delete this;
+}
+
+void Stream::drain() {
+    std::unique_lock<std::mutex> guard(mutex);
+    const u64 last = queued;
+    changed.wait(guard, [&] { return done >= last; });
+}
+
+bool Stream::is_idle() {
+    std::lock_guard<std::mutex> guard(mutex);
+    return done == queued;
+}
+
+CUresult Stream::enqueue(Operation operation) {
+    std::lock_guard<std::mutex> guard(mutex);
+    queue.push_back(std::move(operation));
+    ++queued;
+    changed.notify_all();
+    return SUCCESS;
+}
+
+void Stream::close() {
+    std::lock_guard<std::mutex> guard(mutex);
+    closing = true;
+    changed.notify_all();
+}
+
+Stream* stream_of(Context* context, Stream* handle) {
+    std::lock_guard<std::mutex> guard(known().mutex);
+    if (reinterpret_cast<u64>(handle) > 2) return known().streams.count(handle) != 0 ? handle : nullptr;
+    if (context->null_stream.load() == nullptr) context->null_stream.store(new Stream(context));
+    return context->null_stream.load();
+}
+
+}  // namespace standin
+
+using namespace standin;
+
+#define LANESUM_STREAM                                             \
+    LANESUM_CONTEXT;                                               \
+    standin::Stream* const stream = standin::stream_of(context, handle); \
+    if (stream == nullptr) return standin::INVALID_HANDLE
+
+LANESUM_API cuStreamCreate(Stream** out, unsigned flags) {
+    LANESUM_ENTER(cuStreamCreate);
+    LANESUM_CONTEXT;
+    if (out == nullptr || flags > 1) return INVALID_VALUE;
+    Stream* const made = new Stream(context);
+    std::lock_guard<std::mutex> guard(known().mutex);
+    known().streams.insert(made);
+    ++counters().streams_and_events;
+    *out = made;
+    return SUCCESS;
+}
+
+LANESUM_API cuStreamDestroy_v2(Stream* handle) {
+    LANESUM_ENTER(cuStreamDestroy_v2);
+    LANESUM_CONTEXT;
+    std::lock_guard<std::mutex> guard(known().mutex);
+    if (known().streams.erase(handle) == 0) return INVALID_HANDLE;
+    --counters().streams_and_events;
+    handle->close();
+    return SUCCESS;
+}
+
+LANESUM_API cuStreamSynchronize(Stream* handle) {
+    LANESUM_ENTER(cuStreamSynchronize);
+    LANESUM_STREAM;
+    stream->drain();
+    return context->dead.load();
+}
+
+LANESUM_API cuStreamQuery(Stream* handle) {
+    LANESUM_ENTER(cuStreamQuery);
+    LANESUM_STREAM;
+    if (!stream->is_idle()) return NOT_READY;
+    return context->dead.load();
+}
+
+LANESUM_API cuStreamIsCapturing(Stream* handle, int* status) {
+    LANESUM_ENTER(cuStreamIsCapturing);
+    LANESUM_STREAM;
+    if (status == nullptr) return INVALID_VALUE;
+    *status = 0;
+    return SUCCESS;
+}
+
+LANESUM_API cuCtxSynchronize() {
+    LANESUM_ENTER(cuCtxSynchronize);
+    LANESUM_CONTEXT;
+    // A mark in each stream, so that one that is destroyed meanwhile is not touched.
+    std::vector<std::shared_ptr<Mark>> marks;
+    stream_of(context, nullptr);
+    {
+        std::lock_guard<std::mutex> guard(known().mutex);
+        std::vector<Stream*> streams(known().streams.begin(), known().streams.end());
+        streams.push_back(context->null_stream.load());
+        for (Stream* stream : streams) {
+            if (stream->context != context) continue;
+            auto mark = std::make_shared<Mark>();
+            stream->enqueue([mark](bool) { mark->reach(); });
+            marks.push_back(mark);
+        }
+    }
+    for (const auto& mark : marks) mark->wait();
+    return context->dead.load();
+}
+
+LANESUM_API cuEventCreate(Event** out, unsigned flags) {
+    LANESUM_ENTER(cuEventCreate);
+    LANESUM_CONTEXT;
+    if (out == nullptr || flags > 7) return INVALID_VALUE;
+    Event* const made = new Event{flags, nullptr};
+    std::lock_guard<std::mutex> guard(known().mutex);
+    known().events.insert(made);
+    ++counters().streams_and_events;
+    *out = made;
+    return SUCCESS;
+}
+
+LANESUM_API cuEventDestroy_v2(Event* event) {
+    LANESUM_ENTER(cuEventDestroy_v2);
+    LANESUM_CONTEXT;
+    std::lock_guard<std::mutex> guard(known().mutex);
+    if (known().events.erase(event) == 0) return INVALID_HANDLE;
+    --counters().streams_and_events;
+    delete event;
+    return SUCCESS;
+}
+
+LANESUM_API cuEventRecord(Event* event, Stream* handle) {
+    LANESUM_ENTER(cuEventRecord);
+    LANESUM_STREAM;
+    auto mark = std::make_shared<Mark>();
+    {
+        std::lock_guard<std::mutex> guard(known().mutex);
+        if (known().events.count(event) == 0) return INVALID_HANDLE;
+        event->mark = mark;
+    }
+    return stream->enqueue([mark](bool) { mark->reach(); });
+}
+
+LANESUM_API cuStreamWaitEvent(Stream* handle, Event* event, unsigned flags) {
+    LANESUM_ENTER(cuStreamWaitEvent);
+    LANESUM_STREAM;
+    if (flags > 1) return INVALID_VALUE;
+    std::shared_ptr<Mark> mark;
+    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    if (mark == nullptr) return SUCCESS;
+    return stream->enqueue([mark](bool) { mark->wait(); });
+}
+
+LANESUM_API cuEventQuery(Event* event) {
+    LANESUM_ENTER(cuEventQuery);
+    LANESUM_CONTEXT;
+    std::shared_ptr<Mark> mark;
+    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    if (mark != nullptr && !mark->is_reached()) return NOT_READY;
+    return context->dead.load();
+}
+
+LANESUM_API cuEventSynchronize(Event* event) {
+    LANESUM_ENTER(cuEventSynchronize);
+    LANESUM_CONTEXT;
+    std::shared_ptr<Mark> mark;
+    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    if (mark != nullptr) mark->wait();
+    return context->dead.load();
+}
+
+LANESUM_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
+    LANESUM_ENTER(cuEventElapsedTime);
+    LANESUM_CONTEXT;
+    std::shared_ptr<Mark> first, last;
+    if (milliseconds == nullptr) return INVALID_VALUE;
+    if (!mark_of(start, &first) || !mark_of(end, &last) || first == nullptr || last == nullptr) return INVALID_HANDLE;
+    if ((start->flags | end->flags) & DISABLE_TIMING) return INVALID_HANDLE;
+    if (!first->is_reached() || !last->is_reached()) return NOT_READY;
+    *milliseconds = static_cast<float>(static_cast<double>(last->time_ns - first->time_ns) / 1e6);
+    return SUCCESS;
+}

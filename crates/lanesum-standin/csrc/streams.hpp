@@ -1,0 +1,52 @@
+// Streams: each a worker thread that takes its operations in order. The NULL stream is one of them: it does not wait for the
+// others of its device, nor they for it, other than with the real driver; lanesum never relies on that.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "driver.hpp"
+
+namespace standin {
+
+// `alive` is false once the context is dead: then nothing is to happen but what others wait for.
+using Operation = std::function<void(bool alive)>;
+
+// A point in a stream that an event has captured.
+struct Mark {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool reached = false;
+    u64 time_ns = 0;
+
+    void reach();
+    void wait();
+    bool is_reached();
+};
+
+struct Stream {
+    Context* context;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Operation> queue;
+    u64 queued = 0, done = 0;
+    bool closing = false;
+
+    explicit Stream(Context* context);
+    // Returns once everything enqueued before has run.
+    void drain();
+    bool is_idle();
+    CUresult enqueue(Operation operation);
+    // The worker ends after the last operation and deletes the stream.
+    void close();
+
+  private:
+    void serve();
+};
+
+// The stream behind a handle, which may be null or one of the driver's two constants; null if there is none.
+Stream* stream_of(Context* context, Stream* handle);
+
+}  // namespace standin

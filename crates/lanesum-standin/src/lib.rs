@@ -1,0 +1,21 @@
+//! A stand-in for the CUDA driver: a `libcuda.so.1` that runs the real kernels on the CPU.
+//!
+//! Tests start processes whose library path begins with [`directory`], so the whole CUDA engine runs without a GPU: the same
+//! loading of symbols, the same images, several processes that map each other's memory, and any machine that a [`Config`] asks
+//! for, from one without peer access to one whose stores get lost. It counts for behaviour and never for speed, and everything
+//! that reports must say that it ran on a stand-in.
+//!
+//! What differs from the real driver: the NULL stream does not wait for other streams; graphs are missing; the host can read
+//! device memory by its address; any number of blocks runs at once, unless
+//! [`Config::resident`] says otherwise.
+mod config;
+
+pub use config::{Config, Lie, StandIn};
+
+use std::path::Path;
+
+/// The folder that holds `libcuda.so.1` and nothing else.
+#[must_use]
+pub fn directory() -> &'static Path {
+    Path::new(concat!(env!("OUT_DIR"), "/driver"))
+}

@@ -1,0 +1,239 @@
+// What the test programs ask of the driver, and a small engine of their own: ranks of one or of several processes.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "layout.cuh"
+
+typedef int CUresult;
+typedef u64 CUdeviceptr;
+struct Context;
+struct Stream;
+struct Event;
+struct Module;
+struct Function;
+struct Location { int type, id; };
+struct Properties { int type, handles; Location location; void* unused; u8 flags[8]; };
+struct Access { Location location; int flags; };
+struct IpcHandle { u8 bytes[64]; };
+
+#define API extern "C" CUresult
+API cuInit(unsigned);
+API cuDeviceGetCount(int*);
+API cuDeviceGetUuid_v2(u8*, int);
+API cuDeviceGetAttribute(int*, int, int);
+API cuDeviceCanAccessPeer(int*, int, int);
+API cuDevicePrimaryCtxRetain(Context**, int);
+API cuDevicePrimaryCtxRelease_v2(int);
+API cuCtxSetCurrent(Context*);
+API cuCtxSynchronize();
+API cuModuleLoadData(Module**, const void*);
+API cuModuleUnload(Module*);
+API cuModuleGetFunction(Function**, Module*, const char*);
+API cuMemAlloc_v2(CUdeviceptr*, size_t);
+API cuMemFree_v2(CUdeviceptr);
+API cuMemcpyHtoD_v2(CUdeviceptr, const void*, size_t);
+API cuMemcpyDtoH_v2(void*, CUdeviceptr, size_t);
+API cuMemsetD32Async(CUdeviceptr, unsigned, size_t, Stream*);
+API cuMemHostAlloc(void**, size_t, unsigned);
+API cuMemFreeHost(void*);
+API cuMemHostGetDevicePointer_v2(CUdeviceptr*, void*, unsigned);
+API cuStreamCreate(Stream**, unsigned);
+API cuStreamDestroy_v2(Stream*);
+API cuStreamSynchronize(Stream*);
+API cuStreamQuery(Stream*);
+API cuStreamWaitEvent(Stream*, Event*, unsigned);
+API cuEventCreate(Event**, unsigned);
+API cuEventDestroy_v2(Event*);
+API cuEventRecord(Event*, Stream*);
+API cuEventQuery(Event*);
+API cuEventElapsedTime(float*, Event*, Event*);
+API cuLaunchKernel(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
+API cuMemGetAllocationGranularity(size_t*, const Properties*, int);
+API cuMemCreate(u64*, size_t, const Properties*, u64);
+API cuMemRelease(u64);
+API cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, u64);
+API cuMemAddressFree(CUdeviceptr, size_t);
+API cuMemMap(CUdeviceptr, size_t, size_t, u64, u64);
+API cuMemUnmap(CUdeviceptr, size_t);
+API cuMemSetAccess(CUdeviceptr, size_t, const Access*, size_t);
+API cuMemExportToShareableHandle(void*, u64, int, u64);
+API cuMemImportFromShareableHandle(u64*, void*, int);
+API cuIpcGetMemHandle(IpcHandle*, CUdeviceptr);
+API cuIpcOpenMemHandle_v2(CUdeviceptr*, IpcHandle, unsigned);
+API cuIpcCloseMemHandle(CUdeviceptr);
+API cuPointerGetAttribute(void*, int, CUdeviceptr);
+API lanesumStandInLeaks(u64*);
+#undef API
+
+#define EXPECT(condition)                                                          \
+    do {                                                                           \
+        if (!(condition)) {                                                        \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            std::exit(1);                                                          \
+        }                                                                          \
+    } while (0)
+#define EXPECT_CODE(call, code)                                                    \
+    do {                                                                           \
+        const CUresult got_ = (call);                                              \
+        if (got_ != (code)) {                                                      \
+            std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, got_); \
+            std::exit(1);                                                          \
+        }                                                                          \
+    } while (0)
+#define OK(call) EXPECT_CODE(call, 0)
+
+// A whole file and a zero byte.
+inline std::vector<char> read_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    EXPECT(!bytes.empty());
+    bytes.push_back(0);
+    return bytes;
+}
+
+// Memory that others can map.
+struct Shared {
+    u64 handle = 0;
+    CUdeviceptr at = 0;
+    size_t bytes = 0;
+
+    // Memory of `device`.
+    void make(int device, size_t wanted) {
+        const Properties properties = {1, 1, {1, device}, nullptr, {}};
+        size_t granularity;
+        OK(cuMemGetAllocationGranularity(&granularity, &properties, 0));
+        bytes = (wanted + granularity - 1) / granularity * granularity;
+        OK(cuMemCreate(&handle, bytes, &properties, 0));
+    }
+    // Where `device` may touch it.
+    void map(int device) {
+        OK(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+        OK(cuMemMap(at, bytes, 0, handle, 0));
+        allow(device);
+    }
+    void allow(int device) {
+        const Access access = {{1, device}, 3};
+        OK(cuMemSetAccess(at, bytes, &access, 1));
+    }
+    void drop() {
+        OK(cuMemUnmap(at, bytes));
+        OK(cuMemAddressFree(at, bytes));
+        OK(cuMemRelease(handle));
+    }
+};
+
+const u32 LANES = 2, CAPACITY = 64;
+
+// An element of a rank's input.
+inline float value(u32 rank, u64 index) { return static_cast<float>((index * 7 + rank * 3) % 101); }
+
+inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + size_t(2) * LANES * world * CAPACITY * 8; }
+
+// One rank: everything of it but the peers' inboxes.
+struct Rank {
+    u32 rank = 0, world = 0;
+    int device = 0;
+    Context* context = nullptr;
+    Module* module = nullptr;
+    Stream* stream = nullptr;
+    CUdeviceptr local = 0;
+    Mapped* mapped = nullptr;
+    Shared inbox;
+    CUdeviceptr inboxes[LANESUM_WORLD_MAX] = {};
+    u64 ticket = 0;
+
+    void open(u32 of_rank, u32 of_world, int of_device, const std::vector<char>& image) {
+        rank = of_rank;
+        world = of_world;
+        device = of_device;
+        OK(cuDevicePrimaryCtxRetain(&context, device));
+        OK(cuCtxSetCurrent(context));
+        OK(cuModuleLoadData(&module, image.data()));
+        OK(cuStreamCreate(&stream, 1));
+        OK(cuMemAlloc_v2(&local, sizeof(Local)));
+        OK(cuMemHostAlloc(reinterpret_cast<void**>(&mapped), sizeof(Mapped), 3));
+        std::memset(static_cast<void*>(mapped), 0, sizeof *mapped);
+        mapped->deadline_ns = 20000000000ull;
+        std::vector<u8> start(sizeof(Local));
+        // Tag 0 is what fresh memory has.
+        for (Lane& lane : reinterpret_cast<Local*>(start.data())->lanes) lane.epoch = 2;
+        OK(cuMemcpyHtoD_v2(local, start.data(), start.size()));
+        inbox.make(device, inbox_bytes(world));
+        inbox.map(device);
+        inboxes[rank] = inbox.at;
+    }
+
+    void close() {
+        OK(cuCtxSetCurrent(context));
+        inbox.drop();
+        OK(cuMemFree_v2(local));
+        OK(cuMemFreeHost(mapped));
+        OK(cuStreamDestroy_v2(stream));
+        OK(cuModuleUnload(module));
+        OK(cuDevicePrimaryCtxRelease_v2(device));
+    }
+
+    Function* function(const char* name) {
+        Function* found;
+        OK(cuModuleGetFunction(&found, module, name));
+        return found;
+    }
+
+    Function* sum(const char* kind) {
+        return function(("one_shot_push_w" + std::to_string(world) + "_" + kind).c_str());
+    }
+
+    CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 packets) {
+        Launch launch = {};
+        launch.input = reinterpret_cast<const u8*>(input);
+        launch.output = reinterpret_cast<u8*>(output);
+        launch.elements = elements;
+        launch.share = (packets + LANES - 1) / LANES;
+        launch.ticket = ++ticket;
+        launch.digest = 7;
+        launch.flags = FLAG_CANONICAL;
+        launch.rank = launch.position = rank;
+        launch.lanes = LANES;
+        launch.capacity = CAPACITY;
+        launch.order = 0x0706050403020100ull;
+        launch.local = reinterpret_cast<Local*>(local);
+        launch.mapped = mapped;
+        for (u32 peer = 0; peer < world; ++peer) launch.inboxes[peer] = reinterpret_cast<Inbox*>(inboxes[peer]);
+        void* parameters[] = {&launch};
+        OK(cuCtxSetCurrent(context));
+        return cuLaunchKernel(kernel, LANES, 1, 1, 8, 1, 1, 0, stream, parameters, nullptr);
+    }
+
+    void prove(u64 nonce) {
+        Notice notice = {};
+        notice.nonce = nonce;
+        notice.rank = rank;
+        notice.world = world;
+        for (u32 peer = 0; peer < world; ++peer) notice.inboxes[peer] = reinterpret_cast<Inbox*>(inboxes[peer]);
+        void* parameters[] = {&notice};
+        OK(cuCtxSetCurrent(context));
+        OK(cuLaunchKernel(function("lanesum_prove"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+        OK(cuStreamSynchronize(stream));
+    }
+};
+
+// Ranks as devices of one process, whose inboxes all of them may touch.
+inline std::vector<Rank> ranks_here(u32 world, const std::vector<char>& image) {
+    OK(cuInit(0));
+    std::vector<Rank> ranks(world);
+    for (u32 rank = 0; rank < world; ++rank) ranks[rank].open(rank, world, static_cast<int>(rank), image);
+    for (Rank& writer : ranks) {
+        for (Rank& owner : ranks) {
+            if (writer.rank == owner.rank) continue;
+            owner.inbox.allow(writer.device);
+            writer.inboxes[owner.rank] = owner.inbox.at;
+        }
+    }
+    return ranks;
+}

@@ -1,0 +1,107 @@
+//! The protocol of the kernels under ThreadSanitizer, and faults in it that must be noticed.
+//!
+//! The kernels are the real sources, with few bits of tag and frequent sweeps; csrc/protocol/ says how they run.
+#![allow(clippy::unwrap_used, reason = "a test ends by a panic")]
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Ended, compile, here, run};
+
+/// What a run may end with.
+const WELL: i32 = 0;
+const WRONG_SUM: i32 = 2;
+const GAVE_UP: i32 = 3;
+const DATA_RACE: i32 = 66;
+
+const WATCHED: &str = "halt_on_error=1 exitcode=66";
+
+fn compile_with(program: &Path, mutant: Option<&str>) {
+    let include = here().join("csrc/protocol");
+    let mutant = mutant.map(|mutant| format!("-DLANESUM_MUTANT_{mutant}"));
+    let mut options = vec!["-O1", "-fsanitize=thread", "-I", include.to_str().unwrap()];
+    options.extend(["-DLANESUM_WORLD=3", "-DLANESUM_TAG_BITS=4", "-DLANESUM_SWEEP_BITS=2"]);
+    options.extend(mutant.as_deref());
+    compile("csrc/protocol/protocol.cpp", program, &options);
+}
+
+/// Runs so many calls with so many threads a block; waits in the kernel end after `deadline_ms`.
+fn watch(program: &Path, calls: u32, threads: u32, deadline_ms: u32) -> Ended {
+    let arguments = [calls, threads, deadline_ms].map(|number| number.to_string());
+    let patience = Duration::from_secs(120);
+    let ended = run(
+        Command::new(program).args(&arguments).env("TSAN_OPTIONS", WATCHED),
+        patience,
+    );
+    if !ended.stderr.contains("unexpected memory mapping") {
+        return ended;
+    }
+    // Older sanitizers do not expect as much randomness as newer kernels have.
+    run(
+        Command::new("setarch")
+            .arg("-R")
+            .arg(program)
+            .args(&arguments)
+            .env("TSAN_OPTIONS", WATCHED),
+        patience,
+    )
+}
+
+fn code(ended: &Ended) -> Option<i32> {
+    ended.status.and_then(|status| status.code())
+}
+
+#[test]
+fn sums_are_right_and_nothing_races() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("protocol");
+    compile_with(&program, None);
+    for threads in [1, 2, 3] {
+        let ended = watch(&program, 8000, threads, 60_000);
+        assert_eq!(code(&ended), Some(WELL), "{threads} threads: {}", ended.stderr);
+    }
+}
+
+/// The mutant must end in one of these ways, with one thread a block and with two.
+fn is_noticed(mutant: &str, ways: &[i32]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(mutant);
+    compile_with(&program, Some(mutant));
+    for threads in [1, 2] {
+        let ended = watch(&program, 8000, threads, 3000);
+        let noticed = code(&ended).is_some_and(|code| ways.contains(&code));
+        assert!(
+            noticed,
+            "{mutant}, {threads} threads: {:?} {}",
+            ended.status, ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_torn_word_is_noticed() {
+    is_noticed("RELAXED_TAG", &[DATA_RACE]);
+}
+
+#[test]
+fn taking_what_is_there_is_noticed() {
+    is_noticed("NO_WAIT", &[WRONG_SUM]);
+}
+
+/// A word that was overwritten before it was read is waited for in vain, or a later one is taken for it.
+#[test]
+fn a_single_half_is_noticed() {
+    is_noticed("SINGLE_BUFFER", &[GAVE_UP, WRONG_SUM]);
+}
+
+#[test]
+fn a_tag_that_comes_round_is_noticed() {
+    is_noticed("WRAPPED_TAG", &[WRONG_SUM]);
+}
+
+#[test]
+fn running_ahead_of_headers_is_noticed() {
+    is_noticed("MISSING_HEADER", &[GAVE_UP, WRONG_SUM]);
+}

@@ -1,0 +1,179 @@
+//! The stand-in on its own: a C++ program that uses it as any program uses the driver, with the images that lanesum ships.
+#![allow(clippy::unwrap_used, reason = "a test ends by a panic")]
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use common::{Ended, compile, here, run};
+use lanesum_standin::{Config, Lie, directory};
+use tempfile::TempDir;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The compiled program, once for all tests.
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_folder, program) = PROGRAM.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("smoke");
+        let include = here().join("csrc/machine");
+        let library = directory();
+        compile(
+            "tests/programs/smoke.cpp",
+            &program,
+            &[
+                "-O1",
+                "-I",
+                include.to_str().unwrap(),
+                "-L",
+                library.to_str().unwrap(),
+                "-l:libcuda.so.1",
+                "-ldl",
+            ],
+        );
+        (folder, program)
+    });
+    program.clone()
+}
+
+/// A shipped image, as it comes out of its compression.
+fn image(name: &str) -> Vec<u8> {
+    let path = here().join(format!("../lanesum-cuda/kernels/{name}.z"));
+    miniz_oxide::inflate::decompress_to_vec_zlib(&fs::read(path).unwrap()).unwrap()
+}
+
+fn smoke(config: &Config, case: &str, with: &str, argument: &str) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    let stand_in = config.write(folder.path()).unwrap();
+    let path = folder.path().join("image");
+    fs::write(&path, image(with)).unwrap();
+    let mut command = Command::new(program());
+    stand_in.apply(command.arg(case).arg(path).arg(argument));
+    run(&mut command, DEADLINE)
+}
+
+fn goes_well(config: &Config, case: &str, with: &str, argument: &str) -> Ended {
+    let ended = smoke(config, case, with, argument);
+    assert!(
+        ended.status.is_some_and(|status| status.success()),
+        "{case} {with} {argument}: {}",
+        ended.stderr
+    );
+    assert_eq!(ended.stdout, "well\n");
+    ended
+}
+
+fn code(config: &Config, with: &str, argument: &str) {
+    goes_well(config, "code", with, argument);
+}
+
+#[test]
+fn ranks_of_one_process_sum() {
+    goes_well(&Config::new(), "sums", "w1.ptx", "1");
+    goes_well(&Config::new(), "sums", "w2.ptx", "2");
+    goes_well(&Config::new(), "sums", "w3.sm_90", "3");
+    goes_well(&Config::new(), "sums", "w8.sm_90", "8");
+    goes_well(&Config::new(), "halves", "w2.ptx", "");
+    goes_well(&Config::new(), "numbers", "w2.ptx", "");
+}
+
+#[test]
+fn processes_share_memory_in_both_ways() {
+    goes_well(&Config::new(), "descriptors", "w2.ptx", "");
+    goes_well(&Config::new().without_vmm(), "code", "w2.ptx", "vmm 801");
+    goes_well(&Config::new(), "handles", "w2.ptx", "");
+    code(&Config::new().without_ipc(), "w2.ptx", "ipc 801");
+}
+
+#[test]
+fn streams_and_events_keep_their_order() {
+    goes_well(&Config::new(), "events", "w2.ptx", "");
+}
+
+#[test]
+fn an_access_outside_every_allocation_is_noticed() {
+    let ended = goes_well(&Config::new(), "bounds", "w1.ptx", "");
+    assert!(
+        ended
+            .stderr
+            .contains("stand-in: access outside every allocation: one_shot_push_w1_f32_sum"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn lies_are_told() {
+    goes_well(&Config::new(), "lie", "w2.ptx", "none");
+    for (lie, name) in [
+        (Lie::Drop, "drop"),
+        (Lie::Mirror, "mirror"),
+        (Lie::Delay, "delay"),
+        (Lie::Tear, "tear"),
+    ] {
+        goes_well(&Config::new().lie(0, 1, lie), "lie", "w2.ptx", name);
+    }
+    goes_well(&Config::new().lie(0, 1, Lie::Mirror), "unheard", "w2.ptx", "");
+    goes_well(&Config::new().lie(0, 1, Lie::Drop), "unheard", "w2.ptx", "");
+}
+
+#[test]
+fn images_fit_or_not() {
+    code(&Config::new(), "w2.sm_90", "module 0");
+    code(&Config::new(), "w2.ptx", "module 0");
+    code(&Config::new(), "w2.sm_80", "module 209");
+    code(&Config::new().compute(8, 6), "w2.sm_80", "module 0");
+    code(&Config::new().compute(8, 6), "w2.sm_89", "module 209");
+    code(&Config::new().compute(12, 1), "w2.sm_120", "module 0");
+    code(&Config::new().compute(6, 0), "w2.ptx", "module 209");
+    code(&Config::new().without_cubins(), "w2.sm_90", "module 209");
+    code(&Config::new().without_cubins(), "w2.ptx", "module 0");
+    code(&Config::new().without_ptx(), "w2.ptx", "module 222");
+}
+
+#[test]
+fn devices_are_as_configured() {
+    code(&Config::new().devices(0), "w2.ptx", "cuInit 100");
+    code(&Config::new().prohibited(0), "w2.ptx", "retain 46");
+    code(&Config::new().memory(1 << 20), "w2.ptx", "memory 2");
+    code(&Config::new().refuse(1, 0), "w2.ptx", "refused 101");
+    goes_well(&Config::new().exclusive(0), "exclusive", "w2.ptx", "");
+}
+
+#[test]
+fn blocks_wait_for_a_place() {
+    goes_well(&Config::new().resident(2), "sums", "w2.ptx", "2");
+    goes_well(&Config::new().resident(2), "resident", "w2.ptx", "");
+}
+
+#[test]
+fn calls_fail_on_demand() {
+    let config = Config::new().fail("cuMemAlloc_v2", 3, 2).fail("cuMemAlloc_v2", 5, 999);
+    code(&config, "w2.ptx", "third alloc 999");
+    goes_well(&Config::new().launch_error(2), "launch_error", "w1.ptx", "");
+    goes_well(&Config::new(), "forked", "w1.ptx", "");
+}
+
+#[test]
+fn a_symbol_can_be_missing() {
+    let without = Config::new().without("cuPointerGetAttribute");
+    goes_well(&without, "missing", "w1.ptx", "cuPointerGetAttribute");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Config::new().without("cuNothing").write(folder.path()).is_err());
+}
+
+#[test]
+fn settings_that_nobody_understands_are_told() {
+    let ended = smoke(&Config::new().devices(17), "forked", "w1.ptx", "");
+    assert!(
+        ended
+            .stderr
+            .contains("stand-in: a setting that nobody understands: devices 17"),
+        "{}",
+        ended.stderr
+    );
+}

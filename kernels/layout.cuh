@@ -1,0 +1,124 @@
+// Memory that host and device, or two ranks, share. Each structure has a twin of the same name in
+// crates/lanesum-cuda/src/layout.rs; both sides assert the sizes and offsets below.
+#pragma once
+#include "platform.cuh"
+
+// The most ranks that kernels serve, lanes of a communicator, and threads of a block.
+#define LANESUM_WORLD_MAX 8
+#define LANESUM_LANES_MAX 32
+#ifndef LANESUM_THREADS
+#define LANESUM_THREADS 512
+#endif
+// Words that a proof of peer access writes for each pair.
+#define LANESUM_PROOF_WORDS 512
+
+// A lane is one block of every rank: it has epochs, headers and inboxes of its own, so no lane ever waits for another.
+struct Lane {
+    u64 epoch;   // of the next exchange
+    u64 ticket;  // of the last call that it has finished; released at device scope after its output
+};
+
+// State of a rank that only its own device writes.
+struct Local {
+    Lane lanes[LANESUM_LANES_MAX];
+    u64 poison;     // not 0: calls write NaN and return
+    u64 claimed;    // not 0: a thread has claimed to write the error record
+    u64 ignored[6];
+};
+
+// What a rank tells of its first fault: twin of the host's record. Words that nobody reads before `state` is FILLED.
+struct Record {
+    u64 state;  // EMPTY or FILLED; released last
+    u64 kind;   // KIND_*
+    u64 by;     // rank that noticed
+    u64 ranks;  // bits of the ranks concerned
+    u64 epoch;
+    u64 waited_us;
+    u64 phase;     // PHASE_*
+    u64 ours[4];   // the call of `by`
+    u64 theirs[4]; // the call it was compared with
+    u64 call[4];   // the call of the rank that passes this on
+    u64 ticket;    // of that call; 0 in alerts
+};
+
+// Host memory that this rank's device reads and writes across the bus, in cold paths and once a call.
+struct Mapped {
+    u64 echo;         // low halves of lane 0's ticket (low) and epoch (high) of the last call it finished
+    u64 ignored[7];
+    u64 lost;         // bits of ranks whose process has ended; the host writes
+    u64 deadline_ns;  // of a wait; the host writes
+    u64 ignored2[6];
+    Record record;    // the first fault
+    u64 ignored3[12];
+};
+
+// Memory of a rank that its peers write and only it reads. `data` of [2 halves][lanes][world][capacity] words follows.
+struct Inbox {
+    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];  // tag in the low half, digest in the high one
+    Record alerts[LANESUM_WORLD_MAX];                      // why a peer has failed
+    u64 ignored[352];
+    u64 proof[LANESUM_WORLD_MAX][LANESUM_PROOF_WORDS];
+    u64 data[1];
+};
+
+// One call, by value.
+struct Launch {
+    const u8* input;
+    u8* output;
+    u64 elements;
+    u64 share;    // packets of each lane but the last, which may have fewer
+    u64 ticket;   // from 1, ascending
+    u64 call[4];  // the call in words
+    u32 digest;
+    u32 flags;     // FLAG_*
+    u32 rank;      // this one
+    u32 position;  // of this rank among the leaves of the tree
+    u32 lanes;     // of the communicator, not of this call
+    u32 capacity;  // packets that a lane moves in one exchange
+    u64 order;     // byte p: the rank that is leaf p
+    u64 program;   // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
+    Local* local;
+    Mapped* mapped;
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by rank, this one's too
+};
+
+// A notice to all peers, or a proof of access to them.
+struct Notice {
+    u64 kind;   // KIND_DEPARTED, KIND_PANICKED
+    u64 nonce;  // of a proof
+    u32 rank;
+    u32 world;
+    Inbox* inboxes[LANESUM_WORLD_MAX];
+};
+
+#define FLAG_SPOIL 1      // write NaN and return
+#define FLAG_CANONICAL 2  // the tree is canonical: `program` need not be read
+
+#define EMPTY 0
+#define FILLED 1
+
+#define KIND_DIED 1
+#define KIND_LATE 2
+#define KIND_MISMATCH 3
+#define KIND_DEPARTED 4
+#define KIND_CORRUPT 5
+#define KIND_PANICKED 6
+
+#define PHASE_HEADER 0
+#define PHASE_DATA 3
+
+#define F32 0
+#define F16 1
+#define BF16 2
+
+#define SUM 0
+#define MAX 1
+#define MIN 2
+
+static_assert(sizeof(Lane) == 16 && sizeof(Local) == 576, "Local");
+static_assert(sizeof(Record) == 160, "Record");
+static_assert(sizeof(Mapped) == 384, "Mapped");
+static_assert(sizeof(Launch) == 192, "Launch");
+static_assert(sizeof(Notice) == 88, "Notice");
+// Everything before the data is 40 KiB: 4 KiB of headers, 4 KiB with alerts, 32 KiB of proofs.
+static_assert(sizeof(Inbox) == 40 * 1024 + 8, "Inbox");

@@ -1,0 +1,33 @@
+// Notices that a rank gives its peers outside of calls.
+#pragma once
+#include "wait.cuh"
+
+// farewell: tells every peer that this rank makes no more calls, or that its thread panicked. One block of any size. Runs after
+// all calls of the communicator, which the stream or an event orders before it.
+LANESUM_DEVICE void farewell(const Notice& notice) {
+    Record record = {};
+    record.kind = notice.kind;
+    record.by = notice.rank;
+    record.ranks = 1ull << notice.rank;
+    for (u32 peer = thread_index(); peer < notice.world; peer += thread_count()) {
+        if (peer != notice.rank) write_record(&notice.inboxes[peer]->alerts[notice.rank], record);
+    }
+}
+
+// The word that `from` writes at `index` of `to`'s proof. The owner computes it too, on the host.
+LANESUM_DEVICE u64 proof_word(u64 nonce, u32 from, u32 to, u32 index) {
+    u64 word = nonce + (static_cast<u64>(from) << 40 | static_cast<u64>(to) << 32 | index) * 0x9E3779B97F4A7C15ull;
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
+    return word ^ word >> 27;
+}
+
+// prove: writes this rank's proof into every peer's inbox, with the stores that calls use. One block of any size.
+LANESUM_DEVICE void prove(const Notice& notice) {
+    for (u32 peer = 0; peer < notice.world; ++peer) {
+        if (peer == notice.rank) continue;
+        for (u32 index = thread_index(); index < LANESUM_PROOF_WORDS; index += thread_count()) {
+            store_relaxed(&notice.inboxes[peer]->proof[notice.rank][index],
+                          proof_word(notice.nonce, notice.rank, peer, index));
+        }
+    }
+}

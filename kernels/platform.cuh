@@ -1,0 +1,98 @@
+// What a kernel may ask of the machine it runs on, and nothing else.
+//
+// The same sources are compiled three times: by NVRTC for GPUs, by a C++ compiler for the stand-in driver, where a block is
+// an OS thread and its threads are fibers, and by a C++ compiler under ThreadSanitizer. So kernels touch memory, barriers and
+// clocks through these functions only. Scopes and orders are in the names:
+//
+//   function                      PTX                        C++
+//   load_relaxed / store_relaxed  ld / st .relaxed.sys       __ATOMIC_RELAXED
+//   load_acquire / store_release  ld.acquire / st.release    __ATOMIC_ACQUIRE / __ATOMIC_RELEASE
+//   fence_system                  fence.acq_rel.sys          __ATOMIC_ACQ_REL fence
+//   read / write                  ld / st (weak)             plain access: nobody else touches these bytes
+#pragma once
+
+#ifdef LANESUM_CPU
+#include "cpu.hpp"  // on the include path of whoever compiles for the CPU
+#else
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define LANESUM_DEVICE __device__ __forceinline__
+#define LANESUM_COLD __device__ __noinline__
+#define LANESUM_KERNEL(name, parameters) \
+    extern "C" __global__ void __launch_bounds__(LANESUM_THREADS, 1) name(const __grid_constant__ parameters launch)
+#define LANESUM_UNROLL _Pragma("unroll")
+
+LANESUM_DEVICE u32 thread_index() { return threadIdx.x; }
+LANESUM_DEVICE u32 thread_count() { return blockDim.x; }
+LANESUM_DEVICE u32 block_index() { return blockIdx.x; }
+LANESUM_DEVICE u32 block_count() { return gridDim.x; }
+
+// All threads of the block have come here; what they wrote before is visible to the block.
+LANESUM_DEVICE void barrier() { __syncthreads(); }
+// As `barrier`; tells whether any thread brought true.
+LANESUM_DEVICE bool barrier_any(bool mine) { return __syncthreads_or(mine ? 1 : 0) != 0; }
+
+// Nanoseconds of a clock that all blocks of the device share.
+LANESUM_DEVICE u64 clock_ns() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Between two polls: nothing here; a fiber hands over.
+LANESUM_DEVICE void spin_hint() {}
+
+LANESUM_DEVICE u64 load_relaxed(const u64* from) {
+    u64 word;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    return word;
+}
+LANESUM_DEVICE u64 load_acquire(const u64* from) {
+    u64 word;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    return word;
+}
+LANESUM_DEVICE void store_relaxed(u64* to, u64 word) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+LANESUM_DEVICE void store_release(u64* to, u64 word) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+LANESUM_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// Puts `word` where 0 stands, in memory of this device; tells what stood there.
+LANESUM_DEVICE u64 claim(u64* slot, u64 word) {
+    u64 before;
+    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], 0, %2;" : "=l"(before) : "l"(slot), "l"(word) : "memory");
+    return before;
+}
+
+template <typename Word>
+LANESUM_DEVICE Word read(const void* from) {
+    return *static_cast<const Word*>(from);
+}
+template <typename Word>
+LANESUM_DEVICE void write(void* to, Word word) {
+    *static_cast<Word*>(to) = word;
+}
+
+LANESUM_DEVICE float float_of(u32 bits) { return __uint_as_float(bits); }
+LANESUM_DEVICE u32 bits_of(float value) { return __float_as_uint(value); }
+
+LANESUM_DEVICE float widen_half(u16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+// To nearest, ties to even; not for NaN.
+LANESUM_DEVICE u16 round_half(float value) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+#endif
