@@ -31,6 +31,7 @@ impl Command {
         match self {
             Self::VerifyCycle(arguments) => arguments.json,
             Self::Selftest(arguments) => arguments.json,
+            Self::BenchLaunch => true,
             Self::Launch(_) | Self::Rank(_) | Self::SelftestRank | Self::ExecRank(_) => false,
         }
     }
@@ -54,6 +55,9 @@ pub enum Command {
     /// One rank of a conformance run
     #[command(hide = true)]
     SelftestRank,
+    /// What enqueuing a call on GPU memory costs the host, beside a bare launch; as JSON
+    #[command(hide = true)]
+    BenchLaunch,
     /// Become the program of one launched rank
     #[command(hide = true)]
     ExecRank(ExecRank),

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Launch(arguments) => launch::run(arguments),
+        Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
         Command::SelftestRank => return selftest::run_rank(),
@@ -38,6 +39,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => end(&error, arguments.command.as_json()),
     }
+}
+
+fn bench_launch() -> Result<(), CliError> {
+    let failed = |error: lanesum::Error| CliError::Run {
+        cause: error.to_string(),
+        hint: error.hint(),
+        reported: false,
+    };
+    let overhead = lanesum::bench::launch_overhead(0).map_err(failed)?;
+    say(&format!("{}\n", serde_json::to_string(&overhead)?))
 }
 
 fn end(error: &CliError, as_json: bool) -> ExitCode {

@@ -217,6 +217,57 @@ impl Engine {
         }
     }
 
+    /// Enqueues the kernel of a call again and again with nothing around it, to measure what the call adds. Uses no epoch; each
+    /// launch only reads that it is to write NaN.
+    ///
+    /// # Errors
+    /// [`CudaError`] if a launch is refused.
+    ///
+    /// # Safety
+    /// As [`Engine::enqueue`], for the output.
+    #[doc(hidden)]
+    pub unsafe fn bare_launches(
+        &self,
+        (grid, times): (Grid, u32),
+        request: &Request,
+        operands: &DeviceOperands,
+    ) -> Result<(), CudaError> {
+        let Some(staged) = &self.staged else { return Ok(()) };
+        let call = Launch {
+            input: operands.input,
+            output: operands.output,
+            elements: request.elements.get(),
+            share: grid.share,
+            flags: self.base.flags | layout::SPOIL,
+            ..self.base
+        };
+        let driver = self.device().driver();
+        let _current = self.device().current()?;
+        let function = staged.module.one_shot_push(request.dtype, request.operation);
+        let mut parameters = [core::ptr::from_ref(&call).cast_mut().cast::<core::ffi::c_void>()];
+        for _ in 0..times {
+            driver.check("cuLaunchKernel", || {
+                // SAFETY: as in `staged::launch`.
+                unsafe {
+                    (driver.table.cuLaunchKernel)(
+                        function,
+                        grid.blocks,
+                        1,
+                        1,
+                        grid.threads,
+                        1,
+                        1,
+                        0,
+                        StreamHandle(operands.stream.0),
+                        parameters.as_mut_ptr(),
+                        core::ptr::null_mut(),
+                    )
+                }
+            })?;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn launch(&self, grid: Grid, request: &Request, call: &Launch, operands: &DeviceOperands) -> Result<(), CudaError> {
         let Some(staged) = &self.staged else { return Ok(()) };

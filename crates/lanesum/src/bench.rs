@@ -1,11 +1,12 @@
-//! What a call costs besides moving and adding bytes, for `cargo xtask bench overhead`.
+//! What a call costs besides moving and adding bytes, for `cargo xtask bench overhead` and `lanesum bench-launch`.
+#![expect(unsafe_code, reason = "launches a kernel without the call around it")]
 
 use std::time::Instant;
 
-use lanesum_plan::Announced;
+use lanesum_plan::{Algorithm, Announced};
 use serde::Serialize;
 
-use crate::buffers::AllReduce;
+use crate::buffers::{AllReduce, Memory};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
@@ -78,11 +79,11 @@ fn batch(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<
 /// Posts the header of the call that the other side is about to make.
 fn post(peer: &Communicator, elements: usize) {
     let mut nothing = [0.0f32; 1];
-    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment(), None) {
-        if let Ok(algorithm) = peer.plan.decide(&request) {
-            peer.engine
-                .post_only(&Announced::all_reduce(&request, algorithm.name(), peer.next_ordinal()));
-        }
+    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment(), None)
+        && let Ok(algorithm) = peer.plan.decide(&request)
+    {
+        peer.engine
+            .post_only(&Announced::all_reduce(&request, algorithm.name(), peer.next_ordinal()));
     }
 }
 
@@ -98,4 +99,84 @@ fn time(mut body: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// Nanoseconds of host time to enqueue a call on GPU memory, beside those of launching its kernel and nothing else. Medians over
+/// batches that alternate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LaunchOverhead {
+    /// Name of the device.
+    pub device: String,
+    /// Whether it is the tests' stand-in, whose times mean nothing.
+    pub stand_in: bool,
+    /// `all_reduce`, up to its receipt.
+    pub call_ns: f64,
+    /// The driver's launch of the same kernel with the same grid.
+    pub bare_launch_ns: f64,
+    /// The first call, which must not load, allocate or compile anything.
+    pub first_call_ns: f64,
+    /// Calls measured.
+    pub calls: u64,
+}
+
+/// Fewer than the driver's queue holds: no launch waits for a kernel to end.
+const LAUNCHES: u32 = 200;
+
+/// Measures what enqueuing costs the host: a world of one on device `ordinal`, 42 KiB of bf16.
+///
+/// # Errors
+/// [`Error`] if the device can't be used.
+pub fn launch_overhead(ordinal: usize) -> Result<LaunchOverhead, Error> {
+    let name = format!("launches-{}", std::process::id());
+    let communicator = Communicator::builder(0, 1, name).device(ordinal).join()?;
+    let (Some(device), Some(cuda)) = (communicator.device(), &communicator.cuda) else {
+        return Err(crate::Refused::from(lanesum_plan::Refusal::NoDevice).into());
+    };
+    let stream = lanesum_cuda::Stream::new(device)?;
+    let mut buffer = lanesum_cuda::DeviceBuffer::<half::bf16>::new(device, 3 * 7168)?;
+    let start = Instant::now();
+    let first = communicator.all_reduce(AllReduce::device(&mut buffer, &stream))?;
+    let first_call_ns = start.elapsed().as_nanos() as f64;
+    completed(&first)?;
+    let [mut calls, mut bare] = [Vec::with_capacity(BATCHES), Vec::with_capacity(BATCHES)];
+    let longest = communicator.deadline();
+    for _ in 0..BATCHES {
+        calls.push(per_launch(|| {
+            for _ in 0..LAUNCHES {
+                let _issued = communicator.all_reduce(AllReduce::device(&mut buffer, &stream))?;
+            }
+            Ok(())
+        })?);
+        stream.synchronize(longest)?;
+        let (request, memory) =
+            AllReduce::device(&mut buffer, &stream).check(communicator.engine.segment(), Some(device.ordinal()))?;
+        let (Memory::Device(operands), Ok(Algorithm::DeviceAlone(alone))) =
+            (&memory, communicator.plan.decide(&request))
+        else {
+            return Err(crate::Refused::from(lanesum_plan::Refusal::NoDevice).into());
+        };
+        bare.push(per_launch(|| {
+            // SAFETY: the buffer outlives the kernels, which the stream is waited for below.
+            Ok(unsafe { cuda.bare_launches((alone.grid(), LAUNCHES), &request, operands) }?)
+        })?);
+        stream.synchronize(longest)?;
+    }
+    Ok(LaunchOverhead {
+        device: device.facts().name.clone(),
+        stand_in: device.facts().stand_in,
+        call_ns: median(&mut calls),
+        bare_launch_ns: median(&mut bare),
+        first_call_ns,
+        calls: u64::from(LAUNCHES) * BATCHES as u64,
+    })
+}
+
+fn completed(issued: &crate::Issued) -> Result<(), Error> {
+    issued.receipt().map_or(Ok(()), |receipt| receipt.wait().map(drop))
+}
+
+fn per_launch(run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES))
 }

@@ -21,6 +21,7 @@ mod buffers;
 mod builder;
 mod communicator;
 mod counters;
+mod dispatch;
 mod element;
 mod engines;
 pub mod environment;
