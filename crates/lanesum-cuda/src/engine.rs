@@ -15,7 +15,7 @@ use crate::program::Program;
 use crate::retired;
 use crate::shared::{HostMemory, Pending, Shared};
 use crate::staged::{Staged, launch};
-use crate::stream::{Event, RawStream, Stream};
+use crate::stream::{Event, RawStream, Stream, is_capturing};
 
 /// How long the end of a communicator waits for its kernels beyond their own deadline.
 const GRACE: Duration = Duration::from_secs(2);
@@ -285,10 +285,7 @@ impl Engine {
     #[inline]
     fn admit(&self, operands: &DeviceOperands) -> Result<(), Unqueued> {
         let stream = operands.stream;
-        if self
-            .is_capturing(stream)
-            .map_err(|error| self.broke(&error, &self.base))?
-        {
+        if is_capturing(self.device(), stream).map_err(|error| self.broke(&error, &self.base))? {
             return Err(Unqueued::Capturing);
         }
         let mut last = self.last.borrow_mut();
@@ -308,18 +305,6 @@ impl Engine {
             _keep: operands.keep.clone(),
         });
         Ok(())
-    }
-
-    #[inline]
-    fn is_capturing(&self, stream: RawStream) -> Result<bool, CudaError> {
-        let driver = self.device().driver();
-        let _current = self.device().current()?;
-        let mut status = 0;
-        driver.check("cuStreamIsCapturing", || {
-            // SAFETY: `status` outlives the call, the stream is the caller's.
-            unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) }
-        })?;
-        Ok(status != 0)
     }
 
     #[cold]

@@ -80,8 +80,12 @@ impl Drop for Owned {
     }
 }
 
-/// Whether all that was enqueued on a stream is done.
+/// Whether all that was enqueued on a stream is done. One that is being captured is not asked, as asking would spoil the capture: it
+/// counts as busy.
 pub(crate) fn query(device: &Device, stream: RawStream) -> Result<bool, CudaError> {
+    if is_capturing(device, stream)? {
+        return Ok(false);
+    }
     let _current = device.current()?;
     let driver = device.driver();
     // SAFETY: the caller's stream lives, as calls that take streams ask for.
@@ -90,6 +94,19 @@ pub(crate) fn query(device: &Device, stream: RawStream) -> Result<bool, CudaErro
         code::NOT_READY => Ok(false),
         other => Err(driver.error("cuStreamQuery", other)),
     }
+}
+
+/// Whether what is enqueued on a stream is recorded into a graph instead of run.
+#[inline]
+pub(crate) fn is_capturing(device: &Device, stream: RawStream) -> Result<bool, CudaError> {
+    let _current = device.current()?;
+    let driver = device.driver();
+    let mut status = 0;
+    driver.check("cuStreamIsCapturing", || {
+        // SAFETY: `status` outlives the call, the stream is the caller's.
+        unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) }
+    })?;
+    Ok(status != 0)
 }
 
 /// A point in a stream.
