@@ -140,11 +140,16 @@ LANESUM_COLD bool fail(const Launch& launch, const Trouble& trouble, u64 epoch, 
     for (u32 peer = 0; peer < W; ++peer) {
         if (peer != launch.rank) write_record(&launch.inboxes[peer]->alerts[launch.rank], record);
     }
-    if (trouble.kind == KIND_MISMATCH) {
+    // Whoever notices a mismatch first tells it before it knows what the other called; so does whoever passes it on.
+    if (record.kind == KIND_MISMATCH && record.theirs[0] == 0) {
         u32 other = 0;
-        while (other + 1 < W && (trouble.ranks >> other & 1) == 0) ++other;
-        // Without the peer's words the host tells the mismatch as what it then is: a peer that announced nonsense.
-        await_call<W>(launch, other, record.theirs);
+        while (other + 1 < W && (record.ranks >> other & 1) == 0) ++other;
+        if (other == launch.rank) {
+            for (int word = 0; word < 4; ++word) record.theirs[word] = launch.call[word];
+        } else {
+            // Without the peer's words the host tells the mismatch as what it then is: a peer that announced nonsense.
+            await_call<W>(launch, other, record.theirs);
+        }
     }
     record.ticket = launch.ticket;
     write_record(&launch.mapped->record, record);

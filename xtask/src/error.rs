@@ -57,6 +57,15 @@ pub enum XtaskError {
     /// The shipped images are not those of the sources.
     #[error("the shipped images differ from what the sources give:{}", first_of(.files))]
     StaleImages { files: Vec<String> },
+    /// There is nothing to run the tests for GPUs on.
+    #[error("there is no NVIDIA GPU here: {reason}")]
+    NoGpu { reason: String, pack: PathBuf },
+    /// A test for GPUs that no step of the script runs.
+    #[error("no step of xtask/src/gpu/run.sh runs {program}")]
+    NoStep { program: String },
+    /// The folder for the machine with the GPU could not be carried there.
+    #[error("the programs of the pack take {bytes} bytes, and at most {most} are packed")]
+    PackTooLarge { bytes: u64, most: u64 },
     /// The library refused.
     #[error(transparent)]
     Lanesum(#[from] lanesum::Error),
@@ -88,6 +97,17 @@ impl XtaskError {
                  alive in the named function"
             }
             XtaskError::StaleImages { .. } => "run `cargo xtask kernels` and commit what it writes",
+            XtaskError::NoGpu { pack, .. } => {
+                return Some(format!(
+                    "take {} to a machine with a GPU, run `bash run.sh OUT` there, and bring OUT back: \
+                     `cargo xtask gpu --record FILE --from OUT` makes a record of it",
+                    pack.display()
+                ));
+            }
+            XtaskError::NoStep { .. } => "add a step, or name the test in STAND_IN_ONLY of xtask/src/gpu/pack.rs",
+            XtaskError::PackTooLarge { .. } => {
+                "the images of the kernels are in each program: pack fewer test binaries"
+            }
             XtaskError::Lanesum(error) => return error.hint(),
             XtaskError::CannotStart { .. }
             | XtaskError::Failed { .. }

@@ -2,15 +2,16 @@
 //! `cargo xtask --help` lists them.
 //!
 //! A chore either did what its name says or ends with a non-zero exit and a line that tells what to
-//! do. Nothing here is a shell script, because the tests, CI and the benches share the same parts:
-//! a child under a deadline ([`process`]), a count of tests ([`tally`]), facts about the workspace
-//! ([`workspace`]).
+//! do. They are no shell scripts, because the tests, CI and the benches share the same parts: a child
+//! under a deadline ([`process`]), a count of tests ([`tally`]), facts about the workspace
+//! ([`workspace`]). The one script, gpu/run.sh, is for machines without Rust.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod docs;
 mod error;
+mod gpu;
 mod kernels;
 mod process;
 mod tally;
@@ -42,6 +43,8 @@ enum Chore {
     Docs(docs::Arguments),
     /// Compile the GPU kernels and write the images that are shipped
     Kernels(kernels::Arguments),
+    /// Pack the tests for GPUs, and run them if there is one
+    Gpu(gpu::Arguments),
     /// Measure, with checked answers, against the peers in the same run
     Bench(bench::Arguments),
 }
@@ -70,6 +73,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         }
         Chore::Docs(arguments) => docs::run(&workspace, arguments),
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
+        Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
     }
 }

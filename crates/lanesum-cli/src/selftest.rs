@@ -38,7 +38,9 @@ pub fn run(arguments: &Selftest) -> Result<(), CliError> {
         what: "find the path of this program".into(),
         source,
     })?;
-    let mut telling = Telling::new(2 * selection.count() as u64, arguments.json);
+    let on_threads = selection.on_threads();
+    let total = selection.count() + selection.host.len() + on_threads.len();
+    let mut telling = Telling::new(total as u64, arguments.json);
     let mut lost = None;
     let mut observe = |outcome: &Outcome| {
         // The first lost reader is told at the end: the suite goes on whatever its observer does.
@@ -47,9 +49,9 @@ pub fn run(arguments: &Selftest) -> Result<(), CliError> {
         }
     };
     let mut summary = Summary::default();
-    for cases in [&selection.host, &selection.device] {
-        summary = summary + processes::run(&program, cases, &PATIENCE, &mut observe);
-        summary = summary + threads::run(cases, &PATIENCE, &mut observe);
+    for (as_processes, as_threads) in [(&selection.host, &selection.host), (&selection.device, &on_threads)] {
+        summary = summary + processes::run(&program, as_processes, &PATIENCE, &mut observe);
+        summary = summary + threads::run(as_threads, &PATIENCE, &mut observe);
     }
     if let Some(error) = lost {
         return Err(error);
@@ -63,6 +65,8 @@ struct Selection {
     most: usize,
     host: Vec<Case>,
     device: Vec<Case>,
+    /// How many GPUs there are.
+    devices: usize,
     /// Whether the driver is the tests' stand-in.
     stand_in: bool,
     /// Why GPUs are not tested, or not at all world sizes, though nobody insisted on the host.
@@ -91,6 +95,7 @@ impl Selection {
             most,
             host,
             device,
+            devices: found.driver.map_or(0, |driver| driver.devices),
             stand_in: found.stand_in(),
             not_cuda: found.without.or(apart),
         })
@@ -105,6 +110,7 @@ impl Selection {
             most: case.setting.world.get(),
             host,
             device,
+            devices: found.driver.map_or(0, |driver| driver.devices),
             stand_in: found.stand_in(),
             not_cuda: None,
         })
@@ -112,6 +118,13 @@ impl Selection {
 
     fn count(&self) -> usize {
         self.host.len() + self.device.len()
+    }
+
+    /// The cases on GPUs that ranks run as threads too: those where each has a GPU to itself. Threads that share one share its context,
+    /// in which freeing memory of one waits for kernels of the other.
+    fn on_threads(&self) -> Vec<Case> {
+        let apart = |case: &&Case| case.setting.world.get() <= self.devices;
+        self.device.iter().filter(apart).copied().collect()
     }
 
     /// What was run, in words.
@@ -129,6 +142,12 @@ impl Selection {
         ));
         let engines: Vec<String> = self.engines().iter().map(Engine::to_string).collect();
         text.push_str(&format!("engines: {}\n", engines.join(", ")));
+        if self.on_threads().len() < self.device.len() {
+            text.push_str(&format!(
+                "ranks share GPUs above {}: as processes only, since threads that share one may wait for each other\n",
+                self.devices
+            ));
+        }
         if let Some(reason) = &self.not_cuda {
             text.push_str(&format!("not cuda: {reason}\n"));
         }
@@ -235,6 +254,7 @@ impl Telling {
                 "engines": selection.engines(),
                 "not_cuda": selection.not_cuda,
                 "carriers": ["processes", "threads"],
+                "device_cases_with_threads": selection.on_threads().len(),
                 "passed": summary.passed,
                 "failed": summary.failed,
                 "seconds": time.as_secs_f64(),

@@ -273,17 +273,17 @@ impl Asking {
     }
 }
 
-/// Waits until `done` says so, without holding the core for long.
+/// Waits until `done` says so, without holding the core for long. How long at most is asked again and again.
 pub(crate) fn await_device(
     what: &'static str,
-    longest: Duration,
+    longest: impl Fn() -> Duration,
     mut done: impl FnMut() -> Result<bool, CudaError>,
 ) -> Result<(), CudaError> {
     let start = Instant::now();
     let mut looks = 0_u32;
     while !done()? {
         let waited = start.elapsed();
-        if waited > longest {
+        if waited > longest() {
             return Err(CudaError::Late {
                 what,
                 ms: waited.as_millis(),

@@ -13,12 +13,10 @@ use crate::error::CudaError;
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
-use crate::shared::{HostMemory, Pending, Shared};
+use crate::shared::{GRACE, HostMemory, Pending, Shared};
 use crate::staged::{Staged, launch};
 use crate::stream::{Event, RawStream, Stream, is_capturing};
 
-/// How long the end of a communicator waits for its kernels beyond their own deadline.
-const GRACE: Duration = Duration::from_secs(2);
 /// The longest wait of a kernel where the display's watchdog would end it.
 const WATCHDOG: Duration = Duration::from_secs(1);
 
@@ -31,6 +29,8 @@ pub struct Engine {
     /// What all launches have in common.
     base: Launch,
     ticket: Cell<u64>,
+    /// Lanes of the last call.
+    blocks: Cell<u32>,
     deadline: Cell<Duration>,
     /// The stream of the last call; what comes on another one waits for it.
     last: RefCell<Option<Last>>,
@@ -50,7 +50,7 @@ pub struct DeviceOperands {
     pub input: u64,
     /// Address of the output; may be the input's.
     pub output: u64,
-    /// The caller's stream. It must live until another call of the communicator, or its end.
+    /// The caller's stream. It must live until the communicator's next call, and as long as the call's [`Pending`] is asked.
     pub stream: RawStream,
     /// The stream itself, where it is of this library.
     pub keep: Option<Stream>,
@@ -113,6 +113,7 @@ impl Engine {
             staged: Some(Box::new(staged)),
             base,
             ticket: Cell::new(0),
+            blocks: Cell::new(0),
             deadline: Cell::new(deadline),
             last: RefCell::new(None),
             order,
@@ -187,7 +188,6 @@ impl Engine {
         };
         self.launch(grid, request, &call, operands)
             .map_err(|error| self.broke(&error, &call))?;
-        self.ticket.set(ticket);
         Ok(Pending {
             shared: Arc::clone(&self.shared),
             ticket,
@@ -208,6 +208,7 @@ impl Engine {
             output: operands.output,
             elements: request.elements.get(),
             share: grid.share,
+            ticket: self.ticket.get() + 1,
             flags: self.base.flags | layout::SPOIL,
             ..self.base
         };
@@ -238,6 +239,7 @@ impl Engine {
             output: operands.output,
             elements: request.elements.get(),
             share: grid.share,
+            ticket: self.ticket.get(),
             flags: self.base.flags | layout::SPOIL,
             ..self.base
         };
@@ -272,13 +274,11 @@ impl Engine {
     fn launch(&self, grid: Grid, request: &Request, call: &Launch, operands: &DeviceOperands) -> Result<(), CudaError> {
         let Some(staged) = &self.staged else { return Ok(()) };
         let function = staged.module.one_shot_push(request.dtype, request.operation);
-        launch(
-            &self.shared.device,
-            function,
-            (grid.blocks, grid.threads),
-            call,
-            operands.stream,
-        )
+        let shape = (grid.blocks, grid.threads);
+        launch(&self.shared.device, function, shape, call, operands.stream)?;
+        self.ticket.set(call.ticket);
+        self.blocks.set(grid.blocks);
+        Ok(())
     }
 
     /// Orders this call after the one before, and refuses streams that are captured.
@@ -328,10 +328,8 @@ impl Engine {
 
     fn say_farewell(&self, staged: &Staged, kind: FarewellKind, longest: Duration) -> Result<(), CudaError> {
         let stream = staged.stream.raw();
-        if let Some(last) = self.last.borrow().as_ref() {
-            self.order.record_raw(last.stream)?;
-            await_device("the last call", longest, || self.order.passed())?;
-        }
+        let (lanes, ticket) = (self.blocks.get(), self.ticket.get());
+        await_device("the last call", || longest, || staged.have_finished(lanes, ticket))?;
         if staged.world.get() > 1 {
             launch(
                 &staged.device,

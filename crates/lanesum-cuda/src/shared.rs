@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lanesum_host::told;
 use lanesum_plan::{Call, Fault, FaultKind, Rank};
@@ -13,6 +13,9 @@ use crate::device::{Device, await_device};
 use crate::driver::types::*;
 use crate::error::CudaError;
 use crate::stream::{RawStream, query};
+
+/// How long a call is waited for beyond the deadline of its kernel's own waits.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// Pinned host memory that holds a [`Mapped`].
 #[derive(Debug)]
@@ -231,29 +234,20 @@ impl Pending {
     /// Waits until the call has ended, and all that was enqueued on its stream since.
     ///
     /// # Errors
-    /// [`Unfinished`]: the fault, or that it has not ended after `longest`.
-    pub fn wait(&self, longest: Duration) -> Result<Completed, Unfinished> {
-        let start = Instant::now();
-        let mut found = None;
-        let mut failed = None;
-        let waited = await_device("a call that was enqueued", longest, || match self.poll() {
-            Ok(completed) => {
-                found = completed;
-                Ok(found.is_some())
-            }
-            Err(fault) => {
-                failed = Some(fault);
-                Ok(true)
-            }
+    /// [`Unfinished`]: the fault, or that it has not ended two seconds after the deadline, as that is by now.
+    pub fn wait(&self) -> Result<Completed, Unfinished> {
+        let mut found = Ok(None);
+        let longest = || Duration::from_nanos(self.shared.memory.words().deadline_ns()).saturating_add(GRACE);
+        let waited = await_device("a call that was enqueued", longest, || {
+            found = self.poll();
+            Ok(!matches!(found, Ok(None)))
         });
-        match (failed, found, waited) {
-            (Some(fault), _, _) => Err(Unfinished::Failed(fault)),
-            (None, Some(completed), _) => Ok(completed),
-            (None, None, Err(error)) => Err(Unfinished::Late(error)),
-            (None, None, Ok(())) => Err(Unfinished::Late(CudaError::Late {
-                what: "a call that was enqueued",
-                ms: start.elapsed().as_millis(),
-            })),
+        match (found, waited) {
+            (Err(fault), _) => Err(Unfinished::Failed(fault)),
+            (Ok(Some(completed)), _) => Ok(completed),
+            (Ok(None), Err(error)) => Err(Unfinished::Late(error)),
+            // It was looked at last when it was done.
+            (Ok(None), Ok(())) => Ok(self.completed()),
         }
     }
 

@@ -179,19 +179,28 @@ impl Staged {
     }
 
     fn read_proofs(&self) -> Result<Vec<u64>, CudaError> {
-        let mut words = vec![0_u64; WORLD_MAX * layout::PROOF_WORDS];
+        self.read_words(self.own_inbox() + layout::PROOFS, WORLD_MAX * layout::PROOF_WORDS)
+    }
+
+    /// Whether the first lanes have finished call `ticket`. Asks the lanes themselves: the caller's stream may be gone.
+    pub(crate) fn have_finished(&self, lanes: u32, ticket: u64) -> Result<bool, CudaError> {
+        let words = self.read_words(self.local.address, 2 * layout::LANES_MAX)?;
+        Ok(words
+            .chunks_exact(2)
+            .take(lanes as usize)
+            .all(|lane| lane.last() == Some(&ticket)))
+    }
+
+    /// Reads words of this rank's own memory, beside whatever kernels run.
+    fn read_words(&self, place: DevicePointer, count: usize) -> Result<Vec<u64>, CudaError> {
+        let mut words = vec![0_u64; count];
         let driver = self.device.driver();
         let _current = self.device.current()?;
         let stream = StreamHandle(self.stream.raw().0);
         driver.check("cuMemcpyDtoHAsync", || {
-            // SAFETY: an inbox holds the proofs at this place; `words` has their size and lives until the stream is done.
+            // SAFETY: the places come from the layout of this rank's memory; `words` has the size and lives until the stream is done.
             unsafe {
-                (driver.table.cuMemcpyDtoHAsync_v2)(
-                    words.as_mut_ptr().cast::<c_void>(),
-                    self.own_inbox() + layout::PROOFS,
-                    words.len() * 8,
-                    stream,
-                )
+                (driver.table.cuMemcpyDtoHAsync_v2)(words.as_mut_ptr().cast::<c_void>(), place, words.len() * 8, stream)
             }
         })?;
         driver.check("cuStreamSynchronize", || {

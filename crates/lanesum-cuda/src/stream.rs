@@ -67,7 +67,7 @@ impl Stream {
     /// # Errors
     /// [`CudaError::Late`] after `longest`; [`CudaError::Driver`] if the device failed.
     pub fn synchronize(&self, longest: Duration) -> Result<(), CudaError> {
-        await_device("work on a stream", longest, || query(&self.owned.device, self.raw()))
+        await_device("work on a stream", || longest, || query(&self.owned.device, self.raw()))
     }
 }
 
@@ -160,18 +160,6 @@ impl Event {
             // SAFETY: both live: the event is this one, the stream the caller's.
             unsafe { (driver.table.cuStreamWaitEvent)(StreamHandle(stream.0), self.handle, 0) }
         })
-    }
-
-    /// Whether the stream has come past the mark.
-    pub(crate) fn passed(&self) -> Result<bool, CudaError> {
-        let _current = self.device.current()?;
-        let driver = self.device.driver();
-        // SAFETY: the event lives.
-        match unsafe { (driver.table.cuEventQuery)(self.handle) } {
-            code::SUCCESS => Ok(true),
-            code::NOT_READY => Ok(false),
-            other => Err(driver.error("cuEventQuery", other)),
-        }
     }
 
     /// Milliseconds from an earlier event to this one; both are timed and have come.

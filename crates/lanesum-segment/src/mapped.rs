@@ -71,6 +71,12 @@ impl Mapped {
         self.deadline_ns.store(deadline, Ordering::Relaxed);
     }
 
+    /// The longest that a wait on the device may last.
+    pub fn deadline_ns(&self) -> u64 {
+        // Relaxed: only the host writes it.
+        self.deadline_ns.load(Ordering::Relaxed)
+    }
+
     /// Whether the device has told of a fault.
     #[inline]
     pub fn has_failed(&self) -> bool {

@@ -82,7 +82,8 @@ pub enum RawMemory {
     /// On the host: the call is done when it returns.
     Host,
     /// On the communicator's GPU, in the order of this stream (`cudaStream_t` and `CUstream` are the same pointer, null the
-    /// default stream). The stream must live until another call of the communicator, or its end.
+    /// default stream). The stream must live until the communicator's next call, and as long as receipts of its calls are asked;
+    /// the end of the communicator does not touch it.
     Device(RawStream),
 }
 

@@ -1,8 +1,6 @@
 //! The one dispatch: a decision and the memory of a call come together here, and nowhere else.
 #![expect(unsafe_code, reason = "hands the caller's pointers to the engines")]
 
-use std::time::Duration;
-
 use lanesum_cuda::{DeviceOperands, Unqueued};
 use lanesum_plan::{Algorithm, Announced, Fault, Grid, Refusal, Request};
 
@@ -10,9 +8,6 @@ use crate::buffers::Memory;
 use crate::communicator::Communicator;
 use crate::error::{Error, Refused};
 use crate::issued::{Issued, Named, Receipt};
-
-/// How long a receipt waits beyond the deadline of the kernels.
-const GRACE: Duration = Duration::from_secs(2);
 
 impl Communicator {
     /// The one dispatch: what the plan decided runs, or an error says why not.
@@ -102,11 +97,7 @@ impl Communicator {
         match unsafe { cuda.enqueue(grid, announced, request, operands) } {
             Ok(pending) => {
                 self.ledger.note(named.algorithm, named.bytes);
-                Ok(Issued::Enqueued(Receipt::pending(
-                    named,
-                    pending,
-                    cuda.deadline() + GRACE,
-                )))
+                Ok(Issued::Enqueued(Receipt::pending(named, pending)))
             }
             Err(Unqueued::Capturing) => {
                 // Refused: the call did not happen, and the next one has its number.

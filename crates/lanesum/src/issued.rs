@@ -1,7 +1,5 @@
 //! What a call returns: proof that a named reduction was issued.
 
-use std::time::Duration;
-
 use lanesum_cuda::{Pending, Unfinished};
 use lanesum_host::Closed;
 use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
@@ -81,8 +79,8 @@ pub struct Receipt {
 enum Stage {
     /// It is complete; the epoch of its last exchange.
     Closed(u64),
-    /// It is on a stream; the longest that waiting for it may last.
-    Enqueued(Pending, Duration),
+    /// It is on a stream.
+    Enqueued(Pending),
 }
 
 /// Proof that a call has completed on this rank: its output holds the result.
@@ -109,8 +107,8 @@ impl Receipt {
 
     /// The receipt of a call that the driver has accepted.
     #[inline]
-    pub(crate) fn pending(named: Named, pending: Pending, longest: Duration) -> Self {
-        Self::at(named, Stage::Enqueued(pending, longest))
+    pub(crate) fn pending(named: Named, pending: Pending) -> Self {
+        Self::at(named, Stage::Enqueued(pending))
     }
 
     #[inline]
@@ -140,7 +138,7 @@ impl Receipt {
     pub fn wait(&self) -> Result<Completed, Error> {
         match &self.stage {
             Stage::Closed(_) => Ok(Completed(())),
-            Stage::Enqueued(pending, longest) => match pending.wait(*longest) {
+            Stage::Enqueued(pending) => match pending.wait() {
                 Ok(_) => Ok(Completed(())),
                 Err(Unfinished::Failed(fault)) => Err(fault.into()),
                 Err(Unfinished::Late(error)) => Err(error.into()),
@@ -155,7 +153,7 @@ impl Receipt {
     pub fn poll(&self) -> Result<Option<Completed>, Error> {
         match &self.stage {
             Stage::Closed(_) => Ok(Some(Completed(()))),
-            Stage::Enqueued(pending, _) => Ok(pending.poll()?.map(|_| Completed(()))),
+            Stage::Enqueued(pending) => Ok(pending.poll()?.map(|_| Completed(()))),
         }
     }
 

@@ -2,18 +2,28 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::XtaskError;
 use crate::process;
 use crate::workspace::Workspace;
 
 /// What stands beside every number; what could not be found out is null, never a guess.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     cpu_model: Option<String>,
     cores: Option<usize>,
     kernel: Option<String>,
+    /// The GPUs that took part, where any did.
+    #[serde(flatten)]
+    gpu: Option<Gpu>,
+}
+
+/// The GPUs of a machine, and what drives them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    gpus: Vec<String>,
+    driver: String,
 }
 
 impl Machine {
@@ -24,7 +34,12 @@ impl Machine {
             cpu_model: cpu_model(&cpuinfo),
             cores: std::thread::available_parallelism().ok().map(std::num::NonZero::get),
             kernel: kernel.map(|release| release.trim().to_owned()),
+            gpu: None,
         }
+    }
+
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 }
 

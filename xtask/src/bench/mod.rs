@@ -7,10 +7,10 @@
 //! A bench is a folder or file here with a function that gives a [`record::Record`]; what is printed
 //! and kept is the same for all.
 
-mod machine;
+pub mod machine;
 mod openmpi;
 mod overhead;
-mod record;
+pub mod record;
 mod round_trip;
 mod statistics;
 

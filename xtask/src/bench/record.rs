@@ -33,20 +33,37 @@ pub struct Findings {
     pub results: Results,
 }
 
+/// When, of which sources and on what something was found out.
+pub struct Origin {
+    pub date: String,
+    pub commit: Option<String>,
+    pub machine: Machine,
+}
+
 impl Record {
     /// Adds what every record says.
     ///
     /// # Errors
     /// The date cannot be told.
     pub fn new(workspace: &Workspace, findings: Findings) -> Result<Record, XtaskError> {
-        Ok(Record {
-            command: findings.command,
+        let origin = Origin {
             date: machine::date()?,
             commit: machine::commit(workspace),
             machine: Machine::look(),
+        };
+        Ok(Record::of(origin, findings))
+    }
+
+    /// The record of a run that may have been made elsewhere.
+    pub fn of(origin: Origin, findings: Findings) -> Record {
+        Record {
+            command: findings.command,
+            date: origin.date,
+            commit: origin.commit,
+            machine: origin.machine,
             settings: findings.settings,
             results: findings.results,
-        })
+        }
     }
 
     pub fn json(&self) -> String {

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use lanesum_conformance::Choice;
+use lanesum_standin::StandIn;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::clock;
-use super::puppet::{Command, Did, Failed, PUPPET, Reply};
+use super::puppet::{Command, Did, Failed, PUPPET, Reply, Where};
 
 /// After this long without a reply something hangs, and the test fails.
 const HARD_LIMIT: Duration = Duration::from_secs(20);
@@ -24,7 +25,16 @@ pub struct Puppet {
 
 impl Puppet {
     pub fn start() -> Puppet {
-        let mut child = Program::new(std::env::current_exe().unwrap())
+        Puppet::start_on(None)
+    }
+
+    /// On a machine of its own, where one is given.
+    pub fn start_on(machine: Option<&StandIn>) -> Puppet {
+        let mut program = Program::new(std::env::current_exe().unwrap());
+        if let Some(machine) = machine {
+            machine.apply(&mut program);
+        }
+        let mut child = program
             .arg(PUPPET)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -96,23 +106,35 @@ impl Crew {
         self.puppets.len()
     }
 
-    /// All make a new communicator, whatever became of the last.
+    /// All make a new communicator for host memory, whatever became of the last.
     pub fn join(&mut self, deadline: Duration, choice: Choice) {
+        let all: Vec<usize> = (0..self.world()).collect();
+        self.join_some(&all, deadline, choice, Where::Host);
+    }
+
+    /// All make a new communicator for GPU memory too.
+    pub fn join_device(&mut self, deadline: Duration, choice: Choice) {
+        let all: Vec<usize> = (0..self.world()).collect();
+        self.join_some(&all, deadline, choice, Where::Device);
+    }
+
+    /// These make a new communicator, as ranks in this order.
+    pub fn join_some(&mut self, members: &[usize], deadline: Duration, choice: Choice, memory: Where) {
         self.communicators += 1;
-        let first = Pid::from_child(&self.puppets[0].child).as_raw_nonzero();
+        let first = Pid::from_child(&self.puppets[members[0]].child).as_raw_nonzero();
         let name = format!("crew-{}-{first}-{}", std::process::id(), self.communicators);
-        let (world, deadline_ms) = (self.world(), deadline.as_millis() as u64);
-        for (rank, puppet) in self.puppets.iter_mut().enumerate() {
-            puppet.tell(&Command::Join {
+        for (rank, member) in members.iter().enumerate() {
+            self.puppets[*member].tell(&Command::Join {
                 name: name.clone(),
                 rank,
-                world,
-                deadline_ms,
+                world: members.len(),
+                deadline_ms: deadline.as_millis() as u64,
                 choice,
+                memory,
             });
         }
-        for puppet in &self.puppets {
-            let reply = puppet.hear();
+        for member in members {
+            let reply = self.puppets[*member].hear();
             assert!(matches!(reply.did, Did::Well), "{reply:?}");
         }
     }

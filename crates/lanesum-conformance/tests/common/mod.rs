@@ -3,9 +3,18 @@
 
 pub mod clock;
 pub mod crew;
+pub mod device_calls;
+pub mod device_kills;
+pub mod device_mismatches;
+pub mod device_scenes;
+pub mod device_soak;
 pub mod driver;
 pub mod fork;
 pub mod harness;
+pub mod joiner;
+pub mod leaks;
+pub mod life_scenes;
 pub mod puppet;
+pub mod raw_calls;
 pub mod scenes;
 pub mod soak;

@@ -3,12 +3,14 @@
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use lanesum::{AllReduce, Communicator, Element, Error, FaultKind, Issued, Refused, SharedBuffer};
+use lanesum::cuda::{DeviceBuffer, Stream};
+use lanesum::{AllReduce, Communicator, Element, EngineChoice, Error, FaultKind, Issued, Refused, SharedBuffer};
 use lanesum_conformance::{Choice, Sample};
 use lanesum_plan::{Call, Dtype, Operation};
 use serde::{Deserialize, Serialize};
 
 use super::clock;
+use super::device_calls::{self, DeviceCalls};
 use super::fork::forked;
 
 /// The argument that makes a test binary a puppet.
@@ -24,6 +26,13 @@ pub struct Shape {
     pub label: Option<u64>,
 }
 
+/// Which memory a communicator is for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Where {
+    Host,
+    Device,
+}
+
 /// What a puppet is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
@@ -33,10 +42,13 @@ pub enum Command {
         world: usize,
         deadline_ms: u64,
         choice: Choice,
+        memory: Where,
     },
     SetDeadline {
         ms: u64,
     },
+    /// Calls on GPU memory.
+    Device(DeviceCalls),
     Reduce(Shape),
     ReduceUntilError(Shape),
     Barrier,
@@ -47,6 +59,8 @@ pub enum Command {
     },
     /// Drops the communicator.
     Leave,
+    /// Drops the communicator because its thread panics.
+    Panic,
 }
 
 /// What it did, and when that was done.
@@ -94,6 +108,7 @@ pub enum Told {
     Late { ranks: Vec<usize>, waited: Duration },
     Mismatch { sides: [(usize, Call); 2] },
     Departed { rank: usize },
+    Panicked { rank: usize },
     Other { text: String },
 }
 
@@ -116,13 +131,19 @@ fn obey(command: &Command, slot: &mut Option<Communicator>) -> Did {
         world,
         deadline_ms,
         choice,
+        memory,
     } = command
     {
+        let engine = match memory {
+            Where::Host => EngineChoice::Host,
+            Where::Device => EngineChoice::Cuda,
+        };
         // A new communicator while the old one still exists: that must be possible after a fault.
         let joined = Communicator::builder(*rank, *world, name.as_str())
             .deadline(Duration::from_millis(*deadline_ms))
             .setup_deadline(Duration::from_secs(10))
             .algorithm(choice.policy())
+            .engine(engine)
             .join();
         return match joined {
             Ok(new) => {
@@ -138,12 +159,23 @@ fn obey(command: &Command, slot: &mut Option<Communicator>) -> Did {
         drop(slot.take());
         return Did::Well;
     }
+    if *command == Command::Panic {
+        let communicator = slot.take();
+        let thread = std::thread::spawn(move || {
+            let _held = communicator;
+            // Without the panic hook, whose words nobody needs.
+            std::panic::resume_unwind(Box::new("as told"));
+        });
+        assert!(thread.join().is_err());
+        return Did::Well;
+    }
     let communicator = slot.as_ref().expect("joined before");
     match command {
-        Command::Join { .. } | Command::Leave => Did::Well,
+        Command::Join { .. } | Command::Leave | Command::Panic => Did::Well,
         Command::SetDeadline { ms } => done(communicator.set_deadline(Duration::from_millis(*ms))),
         Command::Reduce(shape) => reduce(communicator, shape, 1),
         Command::ReduceUntilError(shape) => reduce(communicator, shape, u64::MAX),
+        Command::Device(calls) => device_calls::make(communicator, calls),
         Command::Barrier => done(communicator.barrier().map(drop)),
         Command::Split => done(communicator.split(Some(0), 0).map(drop)),
         Command::Fork { stay } => fork_and_try(slot, *stay),
@@ -164,14 +196,7 @@ fn reduce(communicator: &Communicator, shape: &Shape, times: u64) -> Did {
 
 /// Small whole numbers, exact in every dtype: element `i` of rank `r` is `i mod 7 + r`.
 fn repeat<T: Sample>(communicator: &Communicator, shape: &Shape, times: u64) -> Did {
-    let world = communicator.world().get();
-    let rank = communicator.rank().index();
-    let input: Vec<T> = (0..shape.elements).map(|i| whole::<T>(i % 7 + rank)).collect();
-    let right = |i: usize| match shape.operation {
-        Operation::Sum => world * (i % 7) + world * (world - 1) / 2,
-        Operation::Max => i % 7 + world - 1,
-        Operation::Min => i % 7,
-    };
+    let input: Vec<T> = input(communicator, shape);
     let mut private = input.clone();
     let mut shared = shape
         .shared
@@ -185,15 +210,29 @@ fn repeat<T: Sample>(communicator: &Communicator, shape: &Shape, times: u64) -> 
             Err(error) => return failed(&error, Some(output.iter().all(|element| is_nan(*element)))),
             Ok(issued) => assert!(issued.receipt().is_some()),
         }
-        if !output
-            .iter()
-            .enumerate()
-            .all(|(i, element)| element.bits() == whole::<T>(right(i)).bits())
-        {
+        if !is_right(communicator, shape, output) {
             return Did::Wrong;
         }
     }
     Did::Well
+}
+
+/// What a rank gives.
+pub fn input<T: Sample>(communicator: &Communicator, shape: &Shape) -> Vec<T> {
+    let rank = communicator.rank().index();
+    (0..shape.elements).map(|i| whole::<T>(i % 7 + rank)).collect()
+}
+
+/// Whether that is what all get.
+pub fn is_right<T: Sample>(communicator: &Communicator, shape: &Shape, output: &[T]) -> bool {
+    let world = communicator.world().get();
+    let right = |i: usize| match shape.operation {
+        Operation::Sum => world * (i % 7) + world * (world - 1) / 2,
+        Operation::Max => i % 7 + world - 1,
+        Operation::Min => i % 7,
+    };
+    let mut elements = output.iter().enumerate();
+    elements.all(|(i, element)| element.bits() == whole::<T>(right(i)).bits())
 }
 
 fn issue<T: Element>(
@@ -213,7 +252,7 @@ fn issue<T: Element>(
     })
 }
 
-fn whole<T: Sample>(number: usize) -> T {
+pub fn whole<T: Sample>(number: usize) -> T {
     let value = number as f32;
     T::of_bits(match T::DTYPE {
         Dtype::F32 => value.to_bits(),
@@ -222,7 +261,7 @@ fn whole<T: Sample>(number: usize) -> T {
     })
 }
 
-fn is_nan<T: Sample>(element: T) -> bool {
+pub fn is_nan<T: Sample>(element: T) -> bool {
     let magnitude = element.bits() & (u32::MAX >> (33 - 8 * T::DTYPE.size()));
     magnitude
         > match T::DTYPE {
@@ -236,7 +275,7 @@ fn is_nan<T: Sample>(element: T) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "whatever else there is, now or later, the test prints"
 )]
-fn failed(error: &Error, all_nan: Option<bool>) -> Did {
+pub fn failed(error: &Error, all_nan: Option<bool>) -> Did {
     let (poisoned, fault) = match error {
         Error::Fault(fault) => (false, fault),
         Error::Poisoned { first } => (true, first),
@@ -263,6 +302,7 @@ fn failed(error: &Error, all_nan: Option<bool>) -> Did {
             sides: [(rank.index(), *called), (against.index(), *against_called)],
         },
         FaultKind::Departed { rank } => Told::Departed { rank: rank.index() },
+        FaultKind::Panicked { rank } => Told::Panicked { rank: rank.index() },
         other => Told::Other {
             text: other.to_string(),
         },
@@ -285,6 +325,13 @@ fn fork_and_try(slot: &mut Option<Communicator>, stay: bool) -> Did {
         .expect("joined before")
         .allocate_shared::<f32>(100)
         .unwrap();
+    let mut on_device = slot.as_ref().and_then(|communicator| {
+        let device = communicator.device()?;
+        Some((
+            DeviceBuffer::<f32>::new(device, 100).unwrap(),
+            Stream::new(device).unwrap(),
+        ))
+    });
     let attempt = || {
         let communicator = slot.take().expect("joined before");
         let mut buffer = vec![1.5f32; 100];
@@ -296,6 +343,9 @@ fn fork_and_try(slot: &mut Option<Communicator>, stay: bool) -> Did {
             refused(communicator.allocate_shared::<f32>(1).err()),
             refused(communicator.split(Some(0), 0).err()),
             shared.is_empty(),
+            on_device.as_mut().is_none_or(|(buffer, stream)| {
+                refused(communicator.all_reduce(AllReduce::device(buffer, stream)).err())
+            }),
             refused(communicator.close().err()),
         ];
         well.iter()

@@ -1,0 +1,173 @@
+//! A process that joins, makes a few calls, leaves, and says how far it came: for machines whose driver fails in some way.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lanesum::cuda::{DeviceBuffer, Stream};
+use lanesum::{AllReduce, Communicator, EngineChoice, Error};
+use lanesum_standin::StandIn;
+use serde::{Deserialize, Serialize};
+
+use super::leaks;
+
+/// The argument that makes a test binary such a process; a [`Job`] follows.
+pub const JOIN: &str = "--join";
+
+/// After this long a process hangs.
+const HARD_LIMIT: Duration = Duration::from_secs(20);
+const ELEMENTS: usize = 3000;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub rank: usize,
+    pub world: usize,
+    pub name: String,
+    pub device: Option<usize>,
+    /// Join for host memory where there is no GPU.
+    pub auto: bool,
+    pub calls: usize,
+}
+
+/// How far it came.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    pub joined: bool,
+    /// Calls on GPU memory that ended well, with the right result.
+    pub calls: usize,
+    /// Whether the communicator has a GPU.
+    pub on_device: bool,
+    /// Why not, where it was left open.
+    pub without: Option<String>,
+    pub error: Option<String>,
+    pub hint: Option<String>,
+    /// Counts of [`leaks::stand_in`] after the end; none where no driver is loaded.
+    pub leaks: Option<[u64; 4]>,
+}
+
+/// The process's side.
+pub fn serve(job: &str) {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    let job: Job = serde_json::from_str(job).unwrap();
+    let mut told = Told {
+        joined: false,
+        calls: 0,
+        on_device: false,
+        without: None,
+        error: None,
+        hint: None,
+        leaks: None,
+    };
+    if let Err(error) = play(&job, &mut told) {
+        told.error = Some(error.to_string());
+        told.hint = error.hint();
+    }
+    if lanesum::cuda::driver().is_ok() {
+        told.leaks = Some(leaks::stand_in());
+    }
+    println!("{}", serde_json::to_string(&told).unwrap());
+}
+
+fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
+    let builder = Communicator::builder(job.rank, job.world, job.name.as_str())
+        .deadline(Duration::from_secs(2))
+        .setup_deadline(Duration::from_secs(2))
+        .engine(if job.auto {
+            EngineChoice::Auto
+        } else {
+            EngineChoice::Cuda
+        });
+    let builder = match job.device {
+        Some(ordinal) => builder.device(ordinal),
+        None => builder,
+    };
+    let communicator = builder.join()?;
+    told.joined = true;
+    told.on_device = communicator.device().is_some();
+    told.without = communicator.without_device().map(str::to_owned);
+    let issued = communicator.barrier()?;
+    assert!(issued.receipt().is_some());
+    if told.on_device {
+        call(&communicator, job.calls, told)?;
+    } else {
+        let mut buffer = [1.0_f32; 100];
+        let issued = communicator.all_reduce(AllReduce::in_place(&mut buffer))?;
+        assert!(issued.receipt().is_some() && buffer == [job.world as f32; 100]);
+    }
+    communicator.close()
+}
+
+/// On two streams by turns, so that one must wait for the other.
+fn call(communicator: &Communicator, calls: usize, told: &mut Told) -> Result<(), Error> {
+    let device = communicator.device().unwrap();
+    let streams = [Stream::new(device)?, Stream::new(device)?];
+    let mut buffer = DeviceBuffer::<f32>::new(device, ELEMENTS)?;
+    let mut host = vec![0.0; ELEMENTS];
+    for round in 0..calls {
+        let stream = &streams[round % 2];
+        let value = |i: usize, rank: usize| (i % 97 + rank + round) as f32;
+        let input: Vec<f32> = (0..ELEMENTS).map(|i| value(i, communicator.rank().index())).collect();
+        buffer.copy_from(&input, stream)?;
+        let issued = communicator.all_reduce(AllReduce::device(&mut buffer, stream))?;
+        issued.receipt().unwrap().wait().map(|_| ())?;
+        buffer.copy_to(&mut host, stream)?;
+        let world = communicator.world().get();
+        let right = |i: usize| (0..world).map(|rank| value(i, rank)).sum::<f32>();
+        assert!(
+            (0..ELEMENTS).all(|i| host[i] == right(i)),
+            "a wrong result without an error"
+        );
+        told.calls += 1;
+    }
+    Ok(())
+}
+
+/// Kills its process when a test fails.
+pub struct Joiner(Child);
+
+impl Drop for Joiner {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The test's side.
+pub fn start(job: &Job, machine: &StandIn) -> Joiner {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(JOIN).arg(serde_json::to_string(job).unwrap());
+    machine.apply(&mut command);
+    Joiner(command.stdout(Stdio::piped()).spawn().unwrap())
+}
+
+/// A process that finds `libcuda.so.1` in this folder, or not.
+pub fn start_beside(job: &Job, folder: &Path) -> Joiner {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(JOIN).arg(serde_json::to_string(job).unwrap());
+    Joiner(
+        command
+            .env("LD_LIBRARY_PATH", folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    )
+}
+
+impl Joiner {
+    /// What it told. It must neither hang nor crash nor panic, and an error must say what to do.
+    pub fn end(mut self, scene: &str) -> Told {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < HARD_LIMIT, "{scene}: hangs");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        assert!(status.success(), "{scene}: {status}");
+        let text = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
+        let told: Told = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap();
+        assert_eq!(told.error.is_some(), told.hint.is_some(), "{scene}: no hint: {told:?}");
+        told
+    }
+}

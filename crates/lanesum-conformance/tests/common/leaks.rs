@@ -1,0 +1,40 @@
+//! What this process holds of the driver.
+#![allow(unsafe_code, reason = "asks the driver itself")]
+
+use std::ffi::c_int;
+
+fn library() -> libloading::Library {
+    // SAFETY: the library is loaded already, by the library under test.
+    unsafe { libloading::Library::new("libcuda.so.1") }.unwrap()
+}
+
+/// Allocations, bytes, streams and events, pinned allocations; the stand-in counts them.
+pub fn stand_in() -> [u64; 4] {
+    let library = library();
+    let mut counts = [0; 4];
+    // SAFETY: that is the function's signature.
+    let count = unsafe { library.get::<unsafe extern "C" fn(*mut u64) -> c_int>(b"lanesumStandInLeaks\0") }.unwrap();
+    // SAFETY: it writes four numbers.
+    assert_eq!(unsafe { count(counts.as_mut_ptr()) }, 0);
+    counts
+}
+
+/// Bytes that are free on the first device, whoever took the others.
+pub fn free_device_memory() -> u64 {
+    let library = library();
+    let (mut free, mut total, mut context) = (0_usize, 0_usize, std::ptr::null_mut());
+    // SAFETY: that is the function's signature.
+    let retain =
+        unsafe { library.get::<unsafe extern "C" fn(*mut *mut (), c_int) -> c_int>(b"cuDevicePrimaryCtxRetain\0") };
+    // SAFETY: as above.
+    let set = unsafe { library.get::<unsafe extern "C" fn(*mut ()) -> c_int>(b"cuCtxSetCurrent\0") };
+    // SAFETY: as above.
+    let info = unsafe { library.get::<unsafe extern "C" fn(*mut usize, *mut usize) -> c_int>(b"cuMemGetInfo_v2\0") };
+    // SAFETY: device 0 exists, as it was used before. The context is kept until the process ends.
+    assert_eq!(unsafe { retain.unwrap()(&mut context, 0) }, 0);
+    // SAFETY: the context was retained just now.
+    assert_eq!(unsafe { set.unwrap()(context) }, 0);
+    // SAFETY: both outlive the call.
+    assert_eq!(unsafe { info.unwrap()(&mut free, &mut total) }, 0);
+    free as u64
+}
