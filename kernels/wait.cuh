@@ -42,11 +42,13 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait& wait, u32 pending) 
     const Inbox* own = launch.inboxes[launch.rank];
     for (u32 peer = 0; peer < W; ++peer) {
         // Pairs with the release in `alert`.
-        if (peer != launch.rank && load_acquire(&own->alerts[peer].state) == FILLED) {
-            trouble.kind = PASSED_ON;
-            trouble.ranks = peer;
-            return trouble;
-        }
+        if (peer == launch.rank || load_acquire(&own->alerts[peer].state) != FILLED) continue;
+        // Who has all it needs may leave while others still wait for third ranks.
+        const u64 kind = load_relaxed(&own->alerts[peer].kind);
+        if ((kind == KIND_DEPARTED || kind == KIND_PANICKED) && (pending >> peer & 1) == 0) continue;
+        trouble.kind = PASSED_ON;
+        trouble.ranks = peer;
+        return trouble;
     }
     const u32 lost = static_cast<u32>(load_relaxed(&launch.mapped->lost)) & pending;
     if (lost != 0) {
@@ -122,6 +124,18 @@ LANESUM_COLD bool await_call(const Launch& launch, u32 peer, u64 (&call)[4]) {
     return true;
 }
 
+// The ranks whose header of `epoch` is not here: a thread waits for some of the ranks, and its verdict must name all.
+template <int W>
+LANESUM_COLD u32 absent(const Launch& launch, u64 epoch) {
+    u32 missing = 0;
+    for (u32 peer = 0; peer < W; ++peer) {
+        if (peer == launch.rank) continue;
+        const u64 header = load_relaxed(&launch.inboxes[launch.rank]->headers[epoch & 1][block_index()][peer]);
+        if (static_cast<u32>(header) != static_cast<u32>(epoch)) missing |= 1u << peer;
+    }
+    return missing;
+}
+
 // Fails this rank's call. Returns whether this thread is the one that tells it.
 template <int W>
 LANESUM_COLD bool fail(const Launch& launch, const Trouble& trouble, u64 epoch, u32 phase) {
@@ -133,6 +147,11 @@ LANESUM_COLD bool fail(const Launch& launch, const Trouble& trouble, u64 epoch, 
     record.epoch = epoch;
     record.waited_us = trouble.waited_ns / 1000;
     record.phase = phase;
+    if (trouble.kind == KIND_LATE || trouble.kind == KIND_DIED) {
+        const u32 missing = absent<W>(launch, epoch);
+        if (missing != 0) record.phase = PHASE_HEADER;
+        record.ranks |= trouble.kind == KIND_LATE ? missing : missing & static_cast<u32>(load_relaxed(&launch.mapped->lost));
+    }
     for (int word = 0; word < 4; ++word) record.ours[word] = launch.call[word];
     if (trouble.kind == PASSED_ON) read_record(&launch.inboxes[launch.rank]->alerts[trouble.ranks], record);
     for (int word = 0; word < 4; ++word) record.call[word] = launch.call[word];

@@ -273,15 +273,21 @@ impl Asking {
     }
 }
 
-/// Waits until `done` says so, without holding the core for long. How long at most is asked again and again.
+/// Waits until `done` says so, without holding the core for long. How long at most is asked again and again; `progress` is a number
+/// whose change begins the time anew.
 pub(crate) fn await_device(
     what: &'static str,
     longest: impl Fn() -> Duration,
+    progress: impl Fn() -> u64,
     mut done: impl FnMut() -> Result<bool, CudaError>,
 ) -> Result<(), CudaError> {
-    let start = Instant::now();
+    let (mut start, mut seen) = (Instant::now(), progress());
     let mut looks = 0_u32;
     while !done()? {
+        let now = progress();
+        if now != seen {
+            (start, seen) = (Instant::now(), now);
+        }
         let waited = start.elapsed();
         if waited > longest() {
             return Err(CudaError::Late {

@@ -13,7 +13,7 @@ use crate::error::CudaError;
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
-use crate::shared::{GRACE, HostMemory, Pending, Shared};
+use crate::shared::{GRACE, Pending, Shared};
 use crate::staged::{Staged, launch};
 use crate::stream::{Event, RawStream, Stream, is_capturing};
 
@@ -34,7 +34,6 @@ pub struct Engine {
     deadline: Cell<Duration>,
     /// The stream of the last call; what comes on another one waits for it.
     last: RefCell<Option<Last>>,
-    order: Event,
 }
 
 #[derive(Debug, Clone)]
@@ -78,16 +77,9 @@ impl Notifier {
 
 impl Engine {
     /// The end of a rank whose peers are all mapped and proven.
-    ///
-    /// # Errors
-    /// [`CudaError`] if the driver refuses an event.
-    pub fn new(mut staged: Staged, tree: &ReductionTree, deadline: Duration) -> Result<Self, CudaError> {
+    #[must_use]
+    pub fn new(staged: Box<Staged>, tree: &ReductionTree, deadline: Duration) -> Self {
         let program = Program::of(tree);
-        let order = Event::new(&staged.device, false)?;
-        let memory = match staged.mapped.take() {
-            Some(memory) => memory,
-            None => HostMemory::new(&staged.device)?,
-        };
         let base = Launch {
             input: 0,
             output: 0,
@@ -104,22 +96,21 @@ impl Engine {
             order: program.order,
             program: program.steps(),
             local: staged.local.address,
-            mapped: memory.address,
+            mapped: staged.mapped.address,
             inboxes: staged.addresses(),
         };
-        let shared = Arc::new(Shared::new(&staged.device, memory, staged.rank));
+        let shared = Arc::new(Shared::new(&staged.device, Arc::clone(&staged.mapped), staged.rank));
         let engine = Self {
             shared,
-            staged: Some(Box::new(staged)),
+            staged: Some(staged),
             base,
             ticket: Cell::new(0),
             blocks: Cell::new(0),
             deadline: Cell::new(deadline),
             last: RefCell::new(None),
-            order,
         };
         engine.set_deadline(deadline);
-        Ok(engine)
+        engine
     }
 
     /// The device.
@@ -174,7 +165,7 @@ impl Engine {
         request: &Request,
         operands: &DeviceOperands,
     ) -> Result<Pending, Unqueued> {
-        self.admit(operands)?;
+        self.admit(operands, announced.words())?;
         let ticket = self.ticket.get() + 1;
         let call = Launch {
             input: operands.input,
@@ -187,7 +178,7 @@ impl Engine {
             ..self.base
         };
         self.launch(grid, request, &call, operands)
-            .map_err(|error| self.broke(&error, &call))?;
+            .map_err(|error| self.broke(&error, call.call))?;
         Ok(Pending {
             shared: Arc::clone(&self.shared),
             ticket,
@@ -212,7 +203,7 @@ impl Engine {
             flags: self.base.flags | layout::SPOIL,
             ..self.base
         };
-        if self.admit(operands).is_ok() {
+        if self.admit(operands, call.call).is_ok() {
             // The fault that is told already says more than a second one would.
             self.launch(grid, request, &call, operands).ok();
         }
@@ -283,20 +274,24 @@ impl Engine {
 
     /// Orders this call after the one before, and refuses streams that are captured.
     #[inline]
-    fn admit(&self, operands: &DeviceOperands) -> Result<(), Unqueued> {
+    fn admit(&self, operands: &DeviceOperands, call: [u64; 4]) -> Result<(), Unqueued> {
         let stream = operands.stream;
-        if is_capturing(self.device(), stream).map_err(|error| self.broke(&error, &self.base))? {
+        let broke = |error: CudaError| self.broke(&error, call);
+        if is_capturing(self.device(), stream).map_err(broke)? {
             return Err(Unqueued::Capturing);
         }
         let mut last = self.last.borrow_mut();
         match last.as_ref() {
             Some(before) if before.stream == stream => return Ok(()),
             Some(before) => {
+                // Its end would be a node of that graph, and waiting for it would pull this call into the graph.
+                if is_capturing(self.device(), before.stream).map_err(broke)? {
+                    return Err(Unqueued::Capturing);
+                }
                 let ordered = self
-                    .order
-                    .record_raw(before.stream)
-                    .and_then(|()| self.order.hold(stream));
-                ordered.map_err(|error| self.broke(&error, &self.base))?;
+                    .order()
+                    .and_then(|order| order.record_raw(before.stream).and_then(|()| order.hold(stream)));
+                ordered.map_err(broke)?;
             }
             None => {}
         }
@@ -307,9 +302,15 @@ impl Engine {
         Ok(())
     }
 
+    fn order(&self) -> Result<&Event, CudaError> {
+        // Taken only when the engine ends, after the last call.
+        let staged = self.staged.as_ref().ok_or(CudaError::NoDevice)?;
+        Ok(&staged.order)
+    }
+
     #[cold]
-    fn broke(&self, error: &CudaError, call: &Launch) -> Unqueued {
-        Unqueued::Failed(Box::new(self.shared.broke(error, call.call, self.ticket.get() + 1)))
+    fn broke(&self, error: &CudaError, call: [u64; 4]) -> Unqueued {
+        Unqueued::Failed(Box::new(self.shared.broke(error, call, self.ticket.get() + 1)))
     }
 
     /// Ends this rank's part: tells the peers' devices, waits for the own kernels, and gives memory back. `kind`: 4 for a departure,
@@ -323,14 +324,27 @@ impl Engine {
             core::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        retired::keep_until(staged, peers_left);
+        let mut staged = staged;
+        // What is the peers' is closed before this rank says that it has left: after that they may free it.
+        let own = staged.take_own_inbox();
+        drop(staged);
+        if let Some(own) = own {
+            retired::keep_until(own, peers_left);
+        }
     }
 
     fn say_farewell(&self, staged: &Staged, kind: FarewellKind, longest: Duration) -> Result<(), CudaError> {
         let stream = staged.stream.raw();
         let (lanes, ticket) = (self.blocks.get(), self.ticket.get());
-        await_device("the last call", || longest, || staged.have_finished(lanes, ticket))?;
-        if staged.world.get() > 1 {
+        let progress = || self.shared.progress();
+        await_device(
+            "the last call",
+            || longest,
+            progress,
+            || staged.have_finished(lanes, ticket),
+        )?;
+        // A device that has failed has told its peers: an alert is written once.
+        if staged.world.get() > 1 && !self.shared.memory.words().has_failed() {
             launch(
                 &staged.device,
                 staged.module.farewell,

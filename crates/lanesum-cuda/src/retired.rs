@@ -6,34 +6,27 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::inbox::Inbox;
-use crate::staged::Staged;
 
 struct Retired {
-    staged: Box<Staged>,
+    _inbox: Inbox,
     peers_left: Box<dyn Fn() -> bool + Send>,
 }
 
 static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
 
-/// Frees what a communicator had, now or once no peer can write there any more.
-pub(crate) fn keep_until(staged: Box<Staged>, peers_left: impl Fn() -> bool + Send + 'static) {
+/// Frees an inbox, now or once no peer can write there any more.
+pub(crate) fn keep_until(inbox: Inbox, peers_left: impl Fn() -> bool + Send + 'static) {
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     retired.retain(|before| !(before.peers_left)());
-    let outlives = staged.inboxes.iter().flatten().any(Inbox::dies_for_peers);
-    if outlives && !peers_left() {
+    if inbox.dies_for_peers() && !peers_left() {
         retired.push(Retired {
-            staged,
+            _inbox: inbox,
             peers_left: Box::new(peers_left),
         });
     }
 }
 
-/// How many communicators' memory waits to be freed.
+/// How many inboxes wait to be freed.
 pub fn retired() -> usize {
-    RETIRED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .filter(|kept| kept.staged.world.get() > 1)
-        .count()
+    RETIRED.lock().unwrap_or_else(PoisonError::into_inner).len()
 }

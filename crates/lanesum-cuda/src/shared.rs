@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lanesum_host::told;
@@ -81,7 +81,7 @@ impl Drop for HostMemory {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) device: Device,
-    pub(crate) memory: HostMemory,
+    pub(crate) memory: Arc<HostMemory>,
     pub(crate) rank: Rank,
     fault: OnceLock<Failed>,
 }
@@ -111,7 +111,7 @@ impl Completed {
 /// A call that was enqueued.
 #[derive(Debug)]
 pub struct Pending {
-    pub(crate) shared: std::sync::Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) ticket: u64,
     /// The call in words.
     pub(crate) call: [u64; 4],
@@ -130,7 +130,7 @@ pub enum Unfinished {
 }
 
 impl Shared {
-    pub(crate) fn new(device: &Device, memory: HostMemory, rank: Rank) -> Self {
+    pub(crate) fn new(device: &Device, memory: Arc<HostMemory>, rank: Rank) -> Self {
         Self {
             device: device.clone(),
             memory,
@@ -146,6 +146,12 @@ impl Shared {
             return None;
         }
         self.first().map(|failed| (&failed.fault, &failed.record))
+    }
+
+    /// Changes whenever a call ends.
+    pub(crate) fn progress(&self) -> u64 {
+        let (ticket, epoch) = self.memory.words().echo();
+        u64::from(epoch) << 32 | u64::from(ticket)
     }
 
     #[cold]
@@ -234,14 +240,20 @@ impl Pending {
     /// Waits until the call has ended, and all that was enqueued on its stream since.
     ///
     /// # Errors
-    /// [`Unfinished`]: the fault, or that it has not ended two seconds after the deadline, as that is by now.
+    /// [`Unfinished`]: the fault, or that no call of the communicator has ended for two seconds more than the deadline, as that is by
+    /// now.
     pub fn wait(&self) -> Result<Completed, Unfinished> {
         let mut found = Ok(None);
         let longest = || Duration::from_nanos(self.shared.memory.words().deadline_ns()).saturating_add(GRACE);
-        let waited = await_device("a call that was enqueued", longest, || {
-            found = self.poll();
-            Ok(!matches!(found, Ok(None)))
-        });
+        let waited = await_device(
+            "a call that was enqueued",
+            longest,
+            || self.shared.progress(),
+            || {
+                found = self.poll();
+                Ok(!matches!(found, Ok(None)))
+            },
+        );
         match (found, waited) {
             (Err(fault), _) => Err(Unfinished::Failed(fault)),
             (Ok(Some(completed)), _) => Ok(completed),

@@ -5,6 +5,7 @@
 
 use core::ffi::c_void;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lanesum_plan::{DeviceFit, PeerVerdict, Rank, WorldSize};
@@ -16,8 +17,9 @@ use crate::error::CudaError;
 use crate::inbox::{self, Inbox, Offer};
 use crate::layout::{self, Notice, WORLD_MAX};
 use crate::module::Module;
+use crate::retired;
 use crate::shared::HostMemory;
-use crate::stream::Stream;
+use crate::stream::{Event, Stream};
 
 /// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
 const PROOF_PATIENCE: Duration = Duration::from_millis(20);
@@ -31,11 +33,12 @@ pub struct Staged {
     pub(crate) fit: DeviceFit,
     pub(crate) module: Module,
     pub(crate) local: Memory,
-    /// Taken by the engine.
-    pub(crate) mapped: Option<HostMemory>,
+    pub(crate) mapped: Arc<HostMemory>,
     /// By rank, this one's too.
     pub(crate) inboxes: Vec<Option<Inbox>>,
     pub(crate) stream: Stream,
+    /// Orders calls on several streams.
+    pub(crate) order: Event,
     deadline: Duration,
     offer: Offer,
     descriptor: Option<OwnedFd>,
@@ -64,7 +67,8 @@ impl Staged {
         }
         let staged = Self {
             local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
-            mapped: Some(HostMemory::new(device)?),
+            mapped: Arc::new(HostMemory::new(device)?),
+            order: Event::new(device, false)?,
             device: device.clone(),
             rank,
             world,
@@ -112,6 +116,8 @@ impl Staged {
                 }
                 Ok(PeerVerdict::Unknown)
             }
+            // Nothing is known of the pair then.
+            Err(error) if error.code() == Some(code::OUT_OF_MEMORY) => Err(error),
             Err(error @ (CudaError::Driver { .. } | CudaError::NoDevice | CudaError::Lacks { .. })) => {
                 Ok(PeerVerdict::Refused {
                     reason: error.to_string(),
@@ -210,6 +216,10 @@ impl Staged {
         Ok(words)
     }
 
+    pub(crate) fn take_own_inbox(&mut self) -> Option<Inbox> {
+        self.inboxes.get_mut(self.rank.index()).and_then(Option::take)
+    }
+
     pub(crate) fn own_inbox(&self) -> DevicePointer {
         self.addresses()[self.rank.index() % WORLD_MAX]
     }
@@ -270,6 +280,19 @@ impl Staged {
     /// Device memory that this rank has taken, bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.bytes + layout::LOCAL as u64
+    }
+}
+
+/// A set-up that came to nothing: fills and proofs of its own may be under way, and a peer may just be writing its proof here.
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let done = self.stream.synchronize(self.deadline);
+        match self.take_own_inbox() {
+            Some(own) if done.is_ok() => retired::keep_until(own, || false),
+            // Something may still write there: it stays.
+            Some(own) => core::mem::forget(own),
+            None => {}
+        }
     }
 }
 

@@ -67,7 +67,12 @@ impl Stream {
     /// # Errors
     /// [`CudaError::Late`] after `longest`; [`CudaError::Driver`] if the device failed.
     pub fn synchronize(&self, longest: Duration) -> Result<(), CudaError> {
-        await_device("work on a stream", || longest, || query(&self.owned.device, self.raw()))
+        await_device(
+            "work on a stream",
+            || longest,
+            || 0,
+            || query(&self.owned.device, self.raw()),
+        )
     }
 }
 
@@ -92,6 +97,7 @@ pub(crate) fn query(device: &Device, stream: RawStream) -> Result<bool, CudaErro
     match unsafe { (driver.table.cuStreamQuery)(StreamHandle(stream.0)) } {
         code::SUCCESS => Ok(true),
         code::NOT_READY => Ok(false),
+        refused if code::CAPTURE.contains(&refused) => Ok(false),
         other => Err(driver.error("cuStreamQuery", other)),
     }
 }
@@ -102,11 +108,13 @@ pub(crate) fn is_capturing(device: &Device, stream: RawStream) -> Result<bool, C
     let _current = device.current()?;
     let driver = device.driver();
     let mut status = 0;
-    driver.check("cuStreamIsCapturing", || {
-        // SAFETY: `status` outlives the call, the stream is the caller's.
-        unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) }
-    })?;
-    Ok(status != 0)
+    // SAFETY: `status` outlives the call, the stream is the caller's.
+    match unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) } {
+        code::SUCCESS => Ok(status != 0),
+        // The default stream, while another stream that waits for it is captured.
+        refused if code::CAPTURE.contains(&refused) => Ok(true),
+        other => Err(driver.error("cuStreamIsCapturing", other)),
+    }
 }
 
 /// A point in a stream.

@@ -332,8 +332,19 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a call has failed before; the communicator is gone in any case.
-    pub fn close(self) -> Result<(), Error> {
+    pub fn close(mut self) -> Result<(), Error> {
+        self.own_process()?;
+        self.end_device(FarewellKind::Departed);
         self.usable()
+    }
+
+    /// Waits for the device's calls, tells its peers, and takes over a fault that came of them.
+    fn end_device(&mut self, kind: FarewellKind) {
+        let peers_left = self.engine.peers_have_left();
+        if let Some(cuda) = &mut self.cuda {
+            cuda.end(kind, peers_left);
+        }
+        self.adopt();
     }
 
     /// Refuses in a forked child, whatever the state of the parent's communicator.
@@ -374,19 +385,24 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         // A forked child must neither touch the segment (it is not mapped there) nor speak for its parent.
         if self.guard.is_forked() {
+            // What is on the device is the parent's.
+            std::mem::forget(self.cuda.take());
             return;
         }
         let kind = match std::thread::panicking() {
             true => FarewellKind::Panicked,
             false => FarewellKind::Departed,
         };
-        let peers_left = self.engine.peers_have_left();
-        if let Some(cuda) = &mut self.cuda {
-            cuda.end(kind, peers_left);
-        }
         match kind {
-            FarewellKind::Panicked => self.engine.abandon(),
-            FarewellKind::Departed => self.engine.depart(),
+            FarewellKind::Panicked => {
+                // First: a peer's host call may be what the device waits for.
+                self.engine.abandon();
+                self.end_device(kind);
+            }
+            FarewellKind::Departed => {
+                self.end_device(kind);
+                self.engine.depart();
+            }
         }
     }
 }

@@ -106,6 +106,8 @@ impl Communicator {
             }
             Err(Unqueued::Failed(fault)) => {
                 self.adopt();
+                // SAFETY: passed on from the caller. Where the device is beyond that, nothing more can be done.
+                unsafe { cuda.spoil(grid, request, operands) };
                 Err(fault.into())
             }
         }
@@ -144,7 +146,7 @@ impl Communicator {
     }
 
     #[cold]
-    fn adopt(&self) {
+    pub(crate) fn adopt(&self) {
         if let Some((fault, record)) = self.cuda.as_ref().and_then(lanesum_cuda::Engine::fault) {
             self.engine.adopt(record, fault);
         }

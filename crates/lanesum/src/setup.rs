@@ -49,9 +49,6 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     };
     let guard = Arc::new(ForkGuard::new()?);
     let device = attach::open(&builder);
-    if let (Err(Without::Own(error)), EngineChoice::Cuda) = (&device, builder.engine) {
-        return Err(error.clone().into());
-    }
 
     let mut meeting = meet(&invitation(&builder, &tree, &device)?, lost)?;
     let (mut topology, told) = topology_of(&meeting)?;
@@ -102,10 +99,7 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     let segment = Arc::new(mapped(&mut meeting, geometry, rank.index() == 0)?);
     segment.populate(rank.index());
 
-    let cuda = match staged {
-        Some(staged) => Some(lanesum_cuda::Engine::new(*staged, &tree, deadline)?),
-        None => None,
-    };
+    let cuda = staged.map(|staged| lanesum_cuda::Engine::new(staged, &tree, deadline));
     let peers = meeting.finish()?;
     let lost_here = Arc::new(Lost::default());
     let watch = {
@@ -244,6 +238,8 @@ fn attached(
     let (staged, gpus, without) = match party.attach(builder, &device.0, limits, device.1)? {
         Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
         Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
+        // The plan says so itself then.
+        Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
         Attached::Without(without) => (None, None, without),
     };
     topology.gpus = gpus;

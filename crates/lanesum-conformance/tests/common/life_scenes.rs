@@ -80,6 +80,12 @@ struct Holdings {
 }
 
 fn holdings() -> Holdings {
+    // Asked first: it may bring up a context, which has descriptors, threads and memory of its own.
+    let driver = if driver::is_real() {
+        [0, u64::MAX - leaks::free_device_memory(), 0, 0]
+    } else {
+        leaks::stand_in()
+    };
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let number = |name: &str| -> usize {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -89,11 +95,7 @@ fn holdings() -> Holdings {
         descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
         threads: number("Threads:"),
         resident_kib: number("VmRSS:"),
-        driver: if driver::is_real() {
-            [0, u64::MAX - leaks::free_device_memory(), 0, 0]
-        } else {
-            leaks::stand_in()
-        },
+        driver,
     }
 }
 

@@ -109,6 +109,8 @@ pub(crate) mod code {
     pub(crate) const NOT_SUPPORTED: Code = 801;
     pub(crate) const SYSTEM_DRIVER_MISMATCH: Code = 803;
     pub(crate) const MPS_CONNECTION_FAILED: Code = 805;
+    /// All that streams and graphs refuse because of a capture.
+    pub(crate) const CAPTURE: core::ops::RangeInclusive<Code> = 900..=908;
     pub(crate) const UNKNOWN: Code = 999;
 }
 
