@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         other_dtypes_name_both_sides,
         other_operations_name_both_sides,
         other_labels_name_both_sides,
+        a_mismatch_outlasts_those_who_leave,
     ])
 }
 

@@ -104,3 +104,26 @@ pub fn other_labels_name_both_sides() {
         |round| with(round, [None, Some(1 << 40)][round % 2]),
     );
 }
+
+/// Two ranks differ, learn it, and leave; the third, which calls only then, is told of the mismatch all the same, not of the departure.
+pub fn a_mismatch_outlasts_those_who_leave() {
+    let mut crew = Crew::start(3);
+    for round in 0..3 {
+        crew.join_device(LONG, CHOICES[round % 2]);
+        let shapes = [100, 200].map(|elements| Shape { elements, ..varied(0) });
+        for (rank, shape) in shapes.into_iter().enumerate() {
+            crew.puppets[rank].tell(&Command::Device(DeviceCalls::one(shape)));
+        }
+        for rank in [0, 1] {
+            crew.hear_failure(rank);
+        }
+        for rank in [0, 1] {
+            crew.puppets[rank].tell(&Command::Leave);
+            crew.puppets[rank].hear();
+        }
+        crew.puppets[2].tell(&Command::Device(DeviceCalls::one(shapes[0])));
+        let (_, failed) = crew.hear_failure(2);
+        assert!(matches!(failed.told, Told::Mismatch { .. }), "{}", failed.message);
+        assert!(failed.failed_ranks.contains(&1), "{}", failed.message);
+    }
+}
