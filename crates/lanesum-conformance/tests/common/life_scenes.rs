@@ -119,6 +119,8 @@ fn in_rounds(place: &Place, rounds: usize, play: impl Fn(usize)) {
     let mut before = None;
     for round in 0..rounds {
         if round == rounds / 10 {
+            // Ranks may share a GPU, and looking may bring up a context there: what counts is what is there when all have looked.
+            holdings();
             together();
             before = Some(holdings());
             together();
