@@ -13,7 +13,7 @@ impl Communicator {
     /// The one dispatch: what the plan decided runs, or an error says why not.
     ///
     /// # Safety
-    /// As [`Engine::one_shot_pull`] for host memory, as [`lanesum_cuda::Engine::enqueue`] for a GPU's.
+    /// As [`lanesum_host::Engine::one_shot_pull`] for host memory, as [`lanesum_cuda::Engine::enqueue`] for a GPU's.
     pub(crate) unsafe fn issue(&self, request: &Request, memory: &Memory) -> Result<Issued, Error> {
         let decided = self.plan.decide(request).map_err(Refused::from)?;
         if let Some(first) = self.fault() {
