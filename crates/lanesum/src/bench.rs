@@ -79,7 +79,8 @@ fn batch(caller: &Communicator, peer: &Communicator, elements: usize) -> Result<
 /// Posts the header of the call that the other side is about to make.
 fn post(peer: &Communicator, elements: usize) {
     let mut nothing = [0.0f32; 1];
-    if let Ok((request, _)) = AllReduce::in_place(&mut nothing[..elements]).check(peer.engine.segment(), None)
+    let call = AllReduce::in_place(&mut nothing[..elements]);
+    if let Ok((request, _)) = call.check(peer.engine.segment(), None)
         && let Ok(algorithm) = peer.plan.decide(&request)
     {
         peer.engine
@@ -148,10 +149,10 @@ pub fn launch_overhead(ordinal: usize) -> Result<LaunchOverhead, Error> {
             Ok(())
         })?);
         stream.synchronize(longest)?;
-        let (request, memory) =
-            AllReduce::device(&mut buffer, &stream).check(communicator.engine.segment(), Some(device.ordinal()))?;
+        let call = AllReduce::device(&mut buffer, &stream);
+        let (request, memory) = call.check(communicator.engine.segment(), Some(device.ordinal()))?;
         let (Memory::Device(operands), Ok(Algorithm::DeviceAlone(alone))) =
-            (&memory, communicator.plan.decide(&request))
+            (memory, communicator.plan.decide(&request))
         else {
             return Err(crate::Refused::from(lanesum_plan::Refusal::NoDevice).into());
         };

@@ -165,7 +165,7 @@ impl<'a, T: Element> AllReduce<'a, T> {
 
     /// Checks the call against a communicator's segment and device.
     #[inline]
-    pub(crate) fn check(self, segment: &Arc<Segment>, device: Option<usize>) -> Result<(Request, Memory), Refused> {
+    pub(crate) fn check(&self, segment: &Arc<Segment>, device: Option<usize>) -> Result<(Request, &Memory), Refused> {
         let elements = match self.first {
             None if self.input_length != self.output_length => {
                 return Err(Refused::Lengths {
@@ -197,7 +197,7 @@ impl<'a, T: Element> AllReduce<'a, T> {
             buffers,
             label: self.label,
         };
-        Ok((request, self.memory))
+        Ok((request, &self.memory))
     }
 }
 

@@ -133,7 +133,7 @@ impl Communicator {
         // as it lives, `check` has compared their lengths with the request, and Rust's borrows keep input
         // and output the same or apart. Any bytes are a valid element. Device memory is freed only after the work that uses
         // it, and its stream is kept by the call.
-        unsafe { self.issue(&request, &memory) }
+        unsafe { self.issue(&request, memory) }
     }
 
     /// As [`Communicator::all_reduce`], by raw pointers.

@@ -79,8 +79,8 @@ pub struct Receipt {
 enum Stage {
     /// It is complete; the epoch of its last exchange.
     Closed(u64),
-    /// It is on a stream.
-    Enqueued(Pending),
+    /// It is on a stream. On the heap, so that receipts of the host's calls stay a few words.
+    Enqueued(Box<Pending>),
 }
 
 /// Proof that a call has completed on this rank: its output holds the result.
@@ -108,7 +108,7 @@ impl Receipt {
     /// The receipt of a call that the driver has accepted.
     #[inline]
     pub(crate) fn pending(named: Named, pending: Pending) -> Self {
-        Self::at(named, Stage::Enqueued(pending))
+        Self::at(named, Stage::Enqueued(Box::new(pending)))
     }
 
     #[inline]
