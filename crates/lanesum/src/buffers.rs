@@ -16,7 +16,8 @@ use crate::shared::SharedBuffer;
 #[derive(Debug, Clone)]
 pub(crate) enum Memory {
     Host(Operands),
-    Device(DeviceOperands),
+    /// On the heap, so that a call on the host stays a few words.
+    Device(Box<DeviceOperands>),
 }
 
 /// One all-reduce: buffers, operation and label. Every rank gives the same number of elements.
@@ -118,7 +119,7 @@ impl<'a, T: Element> AllReduce<'a, T> {
             keep: Some(stream.clone()),
         };
         Self {
-            memory: Memory::Device(operands),
+            memory: Memory::Device(Box::new(operands)),
             input_length,
             output_length,
             first: None,

@@ -174,12 +174,12 @@ impl Communicator {
                 input: Input::Private(raw.input),
                 output: raw.output,
             }),
-            RawMemory::Device(stream) => Memory::Device(DeviceOperands {
+            RawMemory::Device(stream) => Memory::Device(Box::new(DeviceOperands {
                 input: raw.input.addr() as u64,
                 output: raw.output.addr() as u64,
                 stream,
                 keep: None,
-            }),
+            })),
         };
         // SAFETY: the caller vouches for both; they are the same or do not overlap, as just checked.
         unsafe { self.issue(&request, &memory) }
