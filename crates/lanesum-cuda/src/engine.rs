@@ -8,13 +8,12 @@ use lanesum_plan::{Announced, Bytes, Dtype, Fault, Grid, Operation, ReductionTre
 use lanesum_segment::Record;
 
 use crate::device::{Device, await_device};
-use crate::driver::types::*;
 use crate::error::CudaError;
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
 use crate::shared::{GRACE, Pending, Shared};
-use crate::staged::{Staged, launch};
+use crate::staged::{Staged, launch, launch_here};
 use crate::stream::{Event, RawStream, Stream, is_capturing};
 
 /// The longest wait of a kernel where the display's watchdog would end it.
@@ -168,14 +167,10 @@ impl Engine {
         self.admit(operands, announced.words())?;
         let ticket = self.ticket.get() + 1;
         let call = Launch {
-            input: operands.input,
-            output: operands.output,
-            elements: request.elements.get(),
-            share: grid.share,
             ticket,
             call: announced.words(),
             digest: announced.digest(),
-            ..self.base
+            ..self.call(grid, request, operands)
         };
         self.launch(grid, request, &call, operands)
             .map_err(|error| self.broke(&error, call.call))?;
@@ -195,13 +190,9 @@ impl Engine {
     /// As [`Engine::enqueue`], for the output.
     pub unsafe fn spoil(&self, grid: Grid, request: &Request, operands: &DeviceOperands) {
         let call = Launch {
-            input: operands.output,
-            output: operands.output,
-            elements: request.elements.get(),
-            share: grid.share,
             ticket: self.ticket.get() + 1,
             flags: self.base.flags | layout::SPOIL,
-            ..self.base
+            ..self.call(grid, request, operands)
         };
         if self.admit(operands, call.call).is_ok() {
             // The fault that is told already says more than a second one would.
@@ -226,39 +217,28 @@ impl Engine {
     ) -> Result<(), CudaError> {
         let Some(staged) = &self.staged else { return Ok(()) };
         let call = Launch {
+            ticket: self.ticket.get(),
+            flags: self.base.flags | layout::SPOIL,
+            ..self.call(grid, request, operands)
+        };
+        let _current = self.device().current()?;
+        let function = staged.module.one_shot_push(request.dtype, request.operation);
+        for _ in 0..times {
+            let shape = (grid.blocks, grid.threads);
+            launch_here(self.device(), function, shape, &call, operands.stream)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn call(&self, grid: Grid, request: &Request, operands: &DeviceOperands) -> Launch {
+        Launch {
             input: operands.input,
             output: operands.output,
             elements: request.elements.get(),
             share: grid.share,
-            ticket: self.ticket.get(),
-            flags: self.base.flags | layout::SPOIL,
             ..self.base
-        };
-        let driver = self.device().driver();
-        let _current = self.device().current()?;
-        let function = staged.module.one_shot_push(request.dtype, request.operation);
-        let mut parameters = [core::ptr::from_ref(&call).cast_mut().cast::<core::ffi::c_void>()];
-        for _ in 0..times {
-            driver.check("cuLaunchKernel", || {
-                // SAFETY: as in `staged::launch`.
-                unsafe {
-                    (driver.table.cuLaunchKernel)(
-                        function,
-                        grid.blocks,
-                        1,
-                        1,
-                        grid.threads,
-                        1,
-                        1,
-                        0,
-                        StreamHandle(operands.stream.0),
-                        parameters.as_mut_ptr(),
-                        core::ptr::null_mut(),
-                    )
-                }
-            })?;
         }
-        Ok(())
     }
 
     #[inline]
@@ -290,7 +270,7 @@ impl Engine {
                 }
                 let ordered = self
                     .order()
-                    .and_then(|order| order.record_raw(before.stream).and_then(|()| order.hold(stream)));
+                    .and_then(|order| order.record(before.stream).and_then(|()| order.hold(stream)));
                 ordered.map_err(broke)?;
             }
             None => {}

@@ -13,7 +13,6 @@ use crate::buffer::Memory;
 use crate::device::Device;
 use crate::driver::types::*;
 use crate::error::CudaError;
-use crate::layout;
 
 /// What a rank tells its peers of its inbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -277,9 +276,4 @@ impl Drop for Mapping {
             unsafe { (table.cuMemRelease)(handle) };
         }
     }
-}
-
-/// Bytes of an inbox, checked against what descriptors of peers say.
-pub(crate) fn bytes(world: usize, lanes: u32, capacity: u32) -> u64 {
-    layout::inbox_bytes(world, lanes, capacity)
 }

@@ -23,10 +23,9 @@ pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Scalar};
 pub use device::{Device, DriverFacts, device_count, driver};
 pub use engine::{DeviceOperands, Engine, FarewellKind, Notifier, Unqueued};
 pub use error::CudaError;
-pub use retired::retired;
 pub use shared::{Completed, Pending, Unfinished};
 pub use staged::Staged;
-pub use stream::{Event, RawStream, Stream};
+pub use stream::{RawStream, Stream};
 
 #[cfg(test)]
 mod images_tests;

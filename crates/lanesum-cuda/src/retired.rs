@@ -25,8 +25,3 @@ pub(crate) fn keep_until(inbox: Inbox, peers_left: impl Fn() -> bool + Send + 's
         });
     }
 }
-
-/// How many inboxes wait to be freed.
-pub fn retired() -> usize {
-    RETIRED.lock().unwrap_or_else(PoisonError::into_inner).len()
-}

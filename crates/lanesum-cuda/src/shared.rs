@@ -97,16 +97,7 @@ struct Failed {
 /// A call that was enqueued and has ended well.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completed {
-    epoch: Option<u32>,
-}
-
-impl Completed {
-    /// Low half of the epoch of the call's last exchange on lane 0; `None` once a later call has ended too.
-    pub fn epoch(&self) -> Option<u32> {
-        self.epoch
-    }
-}
+pub struct Completed(());
 
 /// A call that was enqueued.
 #[derive(Debug)]
@@ -150,8 +141,7 @@ impl Shared {
 
     /// Changes whenever a call ends.
     pub(crate) fn progress(&self) -> u64 {
-        let (ticket, epoch) = self.memory.words().echo();
-        u64::from(epoch) << 32 | u64::from(ticket)
+        self.memory.words().echo()
     }
 
     #[cold]
@@ -233,7 +223,7 @@ impl Pending {
         }
         match self.shared.first() {
             Some(failed) if failed.ticket <= self.ticket => Err(Box::new(failed.fault.clone())),
-            Some(_) | None => Ok(Some(self.completed())),
+            Some(_) | None => Ok(Some(Completed(()))),
         }
     }
 
@@ -259,14 +249,7 @@ impl Pending {
             (Ok(Some(completed)), _) => Ok(completed),
             (Ok(None), Err(error)) => Err(Unfinished::Late(error)),
             // It was looked at last when it was done.
-            (Ok(None), Ok(())) => Ok(self.completed()),
-        }
-    }
-
-    fn completed(&self) -> Completed {
-        let (ticket, epoch) = self.shared.memory.words().echo();
-        Completed {
-            epoch: (ticket == self.ticket as u32).then_some(epoch),
+            (Ok(None), Ok(())) => Ok(Completed(())),
         }
     }
 }

@@ -14,12 +14,12 @@ use crate::buffer::Memory;
 use crate::device::Device;
 use crate::driver::types::*;
 use crate::error::CudaError;
-use crate::inbox::{self, Inbox, Offer};
+use crate::inbox::{Inbox, Offer};
 use crate::layout::{self, Notice, WORLD_MAX};
 use crate::module::Module;
 use crate::retired;
 use crate::shared::HostMemory;
-use crate::stream::{Event, Stream};
+use crate::stream::{Event, RawStream, Stream};
 
 /// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
 const PROOF_PATIENCE: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ impl Staged {
         deadline: Duration,
     ) -> Result<Self, CudaError> {
         let module = Module::load(device, world.get())?;
-        let bytes = inbox::bytes(world.get(), fit.lanes(), fit.capacity());
+        let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
         let (own, offer, descriptor) = Inbox::create(device, bytes)?;
         let stream = Stream::new(device)?;
         let mut inboxes: Vec<Option<Inbox>> = world.ranks().map(|_| None).collect();
@@ -68,7 +68,7 @@ impl Staged {
         let staged = Self {
             local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
             mapped: Arc::new(HostMemory::new(device)?),
-            order: Event::new(device, false)?,
+            order: Event::new(device)?,
             device: device.clone(),
             rank,
             world,
@@ -301,12 +301,24 @@ impl Drop for Staged {
 pub(crate) fn launch<P: Copy>(
     device: &Device,
     function: FunctionHandle,
+    shape: (u32, u32),
+    parameter: &P,
+    stream: RawStream,
+) -> Result<(), CudaError> {
+    let _current = device.current()?;
+    launch_here(device, function, shape, parameter, stream)
+}
+
+/// As [`launch`], where the context is current.
+#[inline]
+pub(crate) fn launch_here<P: Copy>(
+    device: &Device,
+    function: FunctionHandle,
     (blocks, threads): (u32, u32),
     parameter: &P,
-    stream: crate::stream::RawStream,
+    stream: RawStream,
 ) -> Result<(), CudaError> {
     let driver = device.driver();
-    let _current = device.current()?;
     let mut parameters = [core::ptr::from_ref(parameter).cast_mut().cast::<c_void>()];
     driver.check("cuLaunchKernel", || {
         // SAFETY: the driver copies the parameter, whose layout is that of the kernel's, before it returns; the function belongs

@@ -117,25 +117,21 @@ pub(crate) fn is_capturing(device: &Device, stream: RawStream) -> Result<bool, C
     }
 }
 
-/// A point in a stream.
+/// A point in a stream, to order another one by.
 #[derive(Debug)]
-pub struct Event {
+pub(crate) struct Event {
     device: Device,
     handle: EventHandle,
 }
 
 impl Event {
-    /// An event that orders streams; with `timed`, one that tells when.
-    ///
-    /// # Errors
-    /// [`CudaError`] if the driver refuses.
-    pub fn new(device: &Device, timed: bool) -> Result<Self, CudaError> {
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
         let _current = device.current()?;
         let driver = device.driver();
         let mut handle = EventHandle::NULL;
         driver.check("cuEventCreate", || {
             // SAFETY: `handle` outlives the call, the context is current.
-            unsafe { (driver.table.cuEventCreate)(&mut handle, if timed { 0 } else { NO_TIMING }) }
+            unsafe { (driver.table.cuEventCreate)(&mut handle, NO_TIMING) }
         })?;
         Ok(Self {
             device: device.clone(),
@@ -143,15 +139,8 @@ impl Event {
         })
     }
 
-    /// Marks the present end of a stream of this library.
-    ///
-    /// # Errors
-    /// [`CudaError`] if the driver refuses.
-    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
-        self.record_raw(stream.raw())
-    }
-
-    pub(crate) fn record_raw(&self, stream: RawStream) -> Result<(), CudaError> {
+    /// Marks the present end of a stream.
+    pub(crate) fn record(&self, stream: RawStream) -> Result<(), CudaError> {
         let _current = self.device.current()?;
         let driver = self.device.driver();
         driver.check("cuEventRecord", || {
@@ -168,21 +157,6 @@ impl Event {
             // SAFETY: both live: the event is this one, the stream the caller's.
             unsafe { (driver.table.cuStreamWaitEvent)(StreamHandle(stream.0), self.handle, 0) }
         })
-    }
-
-    /// Milliseconds from an earlier event to this one; both are timed and have come.
-    ///
-    /// # Errors
-    /// [`CudaError`] if one of them has not come yet or is not timed.
-    pub fn since(&self, earlier: &Event) -> Result<f32, CudaError> {
-        let _current = self.device.current()?;
-        let driver = self.device.driver();
-        let mut time = 0.0;
-        driver.check("cuEventElapsedTime", || {
-            // SAFETY: `time` outlives the call, both events live.
-            unsafe { (driver.table.cuEventElapsedTime)(&mut time, earlier.handle, self.handle) }
-        })?;
-        Ok(time)
     }
 }
 

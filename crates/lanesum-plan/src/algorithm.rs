@@ -154,6 +154,22 @@ impl Algorithm {
     }
 }
 
+impl Algorithm {
+    /// How the call is launched on a GPU; `None` for algorithms of the host.
+    #[must_use]
+    #[inline]
+    pub const fn grid(&self) -> Option<Grid> {
+        match self {
+            Algorithm::DeviceAlone(algorithm) => Some(algorithm.grid()),
+            Algorithm::DeviceHeaderOnly(algorithm) => Some(algorithm.grid()),
+            Algorithm::OneShotPush(algorithm) => Some(algorithm.grid()),
+            Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
+                None
+            }
+        }
+    }
+}
+
 /// The only rank keeps its values. Evidence: the world has one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alone {

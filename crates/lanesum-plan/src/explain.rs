@@ -131,7 +131,7 @@ impl Plan {
         match buffers.engine() {
             Engine::Host => self.unfit(name, request),
             Engine::Cuda => self
-                .device()
+                .fit()
                 .err()
                 .or_else(|| self.unfit(name, request))
                 .or_else(|| match name {
@@ -177,7 +177,7 @@ impl Plan {
                 bytes(gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk())
             }
             AlgorithmName::OneShotPush => {
-                let fit = self.device().ok()?;
+                let fit = self.fit().ok()?;
                 Bytes::new(u64::from(fit.lanes()) * u64::from(fit.capacity()) * PACKET)
             }
         };

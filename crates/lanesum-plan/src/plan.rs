@@ -157,7 +157,7 @@ impl Plan {
     #[inline]
     fn decide_device(&self, request: &Request) -> Result<Algorithm, Refusal> {
         let Request { dtype, elements, .. } = *request;
-        let fit = self.device()?;
+        let fit = self.fit()?;
         let peers = match &self.standing {
             Standing::Alone(single) => {
                 return Ok(Algorithm::DeviceAlone(DeviceAlone::new(
@@ -175,12 +175,20 @@ impl Plan {
         })
     }
 
-    /// How the communicator fits the ranks' GPUs: the same for all calls. What the ways between them are like does not
-    /// count here, as inboxes of this shape are needed to find that out; it does in [`Plan::decide`].
+    /// Whether calls on GPU memory run, whatever their length: what [`Plan::decide`] refuses them for, if it does.
     ///
     /// # Errors
-    /// [`Refusal::NoDevice`] and [`Refusal::DeviceWorld`].
-    pub fn device(&self) -> Result<DeviceFit, Refusal> {
+    /// As [`Plan::decide`] for [`Buffers::Device`].
+    pub fn device(&self) -> Result<(), Refusal> {
+        self.fit()?;
+        match &self.standing {
+            Standing::Alone(_) => Ok(()),
+            Standing::Among(..) => self.proven().map(|_| ()),
+        }
+    }
+
+    /// How the communicator fits the ranks' GPUs: the same for all calls, whatever the ways between them are like.
+    pub(crate) fn fit(&self) -> Result<DeviceFit, Refusal> {
         self.device.fit.as_ref().copied().map_err(Refusal::clone)
     }
 
@@ -258,7 +266,7 @@ impl Plan {
                 .flat_map(|pair| [pair.private, pair.shared])
                 .fold(start, |digest, ladder| ladder.digest(digest)),
         };
-        match self.device() {
+        match self.fit() {
             Err(_) => host,
             Ok(fit) => host
                 .word(u64::from(fit.lanes()))

@@ -51,18 +51,17 @@ pub struct DeviceFault {
 const FILLED: u64 = 1;
 
 impl Mapped {
-    /// The low halves of the number and of the epoch of the last call that lane 0 has finished.
+    /// The last call that lane 0 has finished: the low half of its number below that of its epoch.
     #[inline]
-    pub fn echo(&self) -> (u32, u32) {
+    pub fn echo(&self) -> u64 {
         // Relaxed: one word that says all; what the call wrote is ordered by the stream.
-        let echo = self.echo.load(Ordering::Relaxed);
-        (echo as u32, (echo >> 32) as u32)
+        self.echo.load(Ordering::Relaxed)
     }
 
     /// Tells the device that ranks' processes have ended.
     pub fn note_lost(&self, rank: usize) {
-        // Release pairs with the device's acquire of nothing but this word: who reads it polls its peers' words once more.
-        self.lost.fetch_or(RankSet::only(rank).bits(), Ordering::Release);
+        // Relaxed: nothing is published with it; the device, who reads it, polls its peers' words once more.
+        self.lost.fetch_or(RankSet::only(rank).bits(), Ordering::Relaxed);
     }
 
     /// Sets the longest that a wait on the device may last.

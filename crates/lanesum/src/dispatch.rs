@@ -119,15 +119,7 @@ impl Communicator {
     /// As [`Communicator::issue`], for the output.
     #[cold]
     unsafe fn spoil(&self, decided: &Algorithm, request: &Request, memory: &Memory) {
-        let grid = match decided {
-            Algorithm::DeviceAlone(algorithm) => Some(algorithm.grid()),
-            Algorithm::DeviceHeaderOnly(algorithm) => Some(algorithm.grid()),
-            Algorithm::OneShotPush(algorithm) => Some(algorithm.grid()),
-            Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
-                None
-            }
-        };
-        match (memory, &self.cuda, grid) {
+        match (memory, &self.cuda, decided.grid()) {
             // SAFETY: passed on from the caller.
             (Memory::Host(operands), _, _) => unsafe { self.engine.spoil(request, operands.output) },
             // SAFETY: passed on from the caller.

@@ -133,8 +133,9 @@ impl Receipt {
     /// Waits until the call has completed; for a call on a stream, until all that was enqueued there since has completed too.
     ///
     /// # Errors
-    /// [`Error::Fault`] if it, or a call before it, has failed; its output holds NaN. [`Error::Cuda`] if it has not ended two
-    /// seconds after the deadline, because other work holds the stream up: nothing is known of the call then.
+    /// [`Error::Fault`] if it, or a call before it, has failed; its output holds NaN. [`Error::Cuda`] if it has not ended, and
+    /// no call of the communicator has for two seconds more than the deadline, because other work holds the stream up: nothing is
+    /// known of the call then.
     pub fn wait(&self) -> Result<Completed, Error> {
         match &self.stage {
             Stage::Closed(_) => Ok(Completed(())),

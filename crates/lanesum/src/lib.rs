@@ -55,7 +55,7 @@ pub use shared::SharedBuffer;
 /// GPUs, streams and device memory, for programs that bring no framework of their own.
 pub mod cuda {
     pub use lanesum_cuda::{
-        Device, DeviceBuffer, DeviceSlice, DeviceSliceMut, DriverFacts, Event, RawStream, Stream, device_count, driver,
+        Device, DeviceBuffer, DeviceSlice, DeviceSliceMut, DriverFacts, RawStream, Stream, device_count, driver,
     };
 }
 

@@ -8,8 +8,8 @@ use lanesum_cuda::{Device, Staged};
 use lanesum_host::Engine;
 use lanesum_host::reduce::{Isa, Reducer};
 use lanesum_plan::{
-    Buffers, Dtype, Elements, Gpus, HostFacts, Limits, Operation, PeerVerdict, Plan, PlanError, PlanInputs, Policy,
-    Rank, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize,
+    Gpus, HostFacts, Limits, PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, RankHost, ReductionTree,
+    Topology, WorldSize,
 };
 use lanesum_rendezvous::{Join, Meeting, meet};
 use lanesum_segment::{Arena, ForkGuard, Geometry, LAYOUT_VERSION, Lost, Pace, Segment};
@@ -67,16 +67,8 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     })?;
     meeting.agree("plan", plan.digest())?;
     let token = meeting.token();
-    // One element is enough to ask: the ways between the GPUs are the same for all lengths.
-    let any = Request {
-        operation: Operation::Sum,
-        dtype: Dtype::F32,
-        elements: Elements::new(1),
-        buffers: Buffers::Device,
-        label: None,
-    };
-    let staged = match plan.decide(&any) {
-        Ok(_) => staged,
+    let staged = match plan.device() {
+        Ok(()) => staged,
         Err(refusal) => {
             if matches!(without, Without::Unasked) && builder.engine != EngineChoice::Host {
                 without = Without::Refused(refusal);

@@ -13,6 +13,7 @@ use lanesum_plan::{Bytes, Operation};
 
 use super::driver;
 use super::puppet::whole;
+use super::soak::drawn;
 
 /// Calls that are enqueued before anybody waits.
 const STRETCH: usize = 64;
@@ -120,13 +121,7 @@ struct Draw {
 
 impl Draw {
     fn next(seed: &mut u64, call: u64) -> Draw {
-        let mut below = |bound: usize| {
-            // Xorshift (Marsaglia 2003).
-            *seed ^= *seed << 13;
-            *seed ^= *seed >> 7;
-            *seed ^= *seed << 17;
-            (*seed >> 20) as usize % bound
-        };
+        let mut below = |bound: usize| drawn(seed, bound);
         let most = match below(200) {
             0 => LONGEST,
             1..10 => 9000,

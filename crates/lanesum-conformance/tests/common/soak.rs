@@ -72,6 +72,14 @@ fn any(communicator: &Communicator, here: bool) -> Result<bool, Error> {
     Ok(answer[0] > 0.0)
 }
 
+/// The next number below `bound`: xorshift (Marsaglia 2003).
+pub fn drawn(seed: &mut u64, bound: usize) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed >> 20) as usize % bound
+}
+
 /// What one call is: the same on all ranks.
 #[derive(Debug)]
 struct Draw {
@@ -87,13 +95,7 @@ struct Draw {
 
 impl Draw {
     fn next(seed: &mut u64, call: u32) -> Draw {
-        let mut below = |bound: usize| {
-            // Xorshift (Marsaglia 2003).
-            *seed ^= *seed << 13;
-            *seed ^= *seed >> 7;
-            *seed ^= *seed << 17;
-            (*seed >> 20) as usize % bound
-        };
+        let mut below = |bound: usize| drawn(seed, bound);
         let buffers = below(4);
         let most = match below(1000) {
             0 => LONGEST,

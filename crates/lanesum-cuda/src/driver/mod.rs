@@ -87,7 +87,6 @@ table! {
     fn cuEventCreate(*mut EventHandle, c_uint);
     fn cuEventDestroy_v2(EventHandle);
     fn cuEventRecord(EventHandle, StreamHandle);
-    fn cuEventElapsedTime(*mut f32, EventHandle, EventHandle);
     fn cuLaunchKernel(FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle, *mut *mut c_void, *mut *mut c_void);
     fn cuMemGetAllocationGranularity(*mut usize, *const AllocationProperties, c_int);
     fn cuMemCreate(*mut AllocationHandle, usize, *const AllocationProperties, u64);

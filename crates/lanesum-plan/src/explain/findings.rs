@@ -38,7 +38,7 @@ impl Plan {
     }
 
     fn device_findings(&self) -> Vec<Finding> {
-        let mut findings = vec![match self.device() {
+        let mut findings = vec![match self.fit() {
             Ok(fit) => finding(
                 Gate::DeviceFit,
                 Answer::Yes,
