@@ -3,8 +3,8 @@
 #include <cstring>
 #include <sys/mman.h>
 
+#include "captures.hpp"
 #include "memory.hpp"
-#include "streams.hpp"
 
 namespace standin {
 namespace {
@@ -31,23 +31,29 @@ bool pinned(const void* host) {
 CUresult copy_in(Context* context, Stream* stream, u64 to, const void* from, u64 bytes) {
     if (!accessible(context->device, to, bytes, true)) return INVALID_VALUE;
     if (pinned(from)) {
-        return stream->enqueue([=](bool alive) {
+        return submit(stream, [=](bool alive) {
             if (alive && still(context, to, bytes, true)) std::memcpy(place(to), from, bytes);
         });
     }
+    // A replay would not find what was staged: nothing but pinned memory is captured.
+    if (const CUresult refused = refuse_in_capture(stream)) return refused;
     const u8* const first = static_cast<const u8*>(from);
     auto staged = std::make_shared<std::vector<u8>>(first, first + bytes);
-    return stream->enqueue([=](bool alive) {
+    return submit(stream, [=](bool alive) {
         if (alive && still(context, to, bytes, true)) std::memcpy(place(to), staged->data(), bytes);
     });
 }
 
 CUresult copy_out(Context* context, Stream* stream, void* to, u64 from, u64 bytes) {
     if (!accessible(context->device, from, bytes, false)) return INVALID_VALUE;
-    const CUresult enqueued = stream->enqueue([=](bool alive) {
+    const bool waits = !pinned(to);
+    if (waits) {
+        if (const CUresult refused = refuse_in_capture(stream)) return refused;
+    }
+    const CUresult enqueued = submit(stream, [=](bool alive) {
         if (alive && still(context, from, bytes, false)) std::memcpy(to, place(from), bytes);
     });
-    if (enqueued != SUCCESS || pinned(to)) return enqueued;
+    if (enqueued != SUCCESS || !waits) return enqueued;
     stream->drain();
     return context->dead.load();
 }
@@ -56,7 +62,7 @@ template <typename Word>
 CUresult fill(Context* context, Stream* stream, u64 to, Word word, u64 count) {
     const u64 bytes = count * sizeof(Word);
     if (to % sizeof(Word) != 0 || !accessible(context->device, to, bytes, true)) return INVALID_VALUE;
-    return stream->enqueue([=](bool alive) {
+    return submit(stream, [=](bool alive) {
         if (!alive || !still(context, to, bytes, true)) return;
         Word* const words = static_cast<Word*>(place(to));
         for (u64 index = 0; index < count; ++index) words[index] = word;
@@ -71,6 +77,7 @@ using namespace standin;
 LANESUM_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
     LANESUM_ENTER(cuMemAlloc_v2);
     LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (out == nullptr || bytes == 0) return INVALID_VALUE;
     Range range;
     if (const CUresult failed = Backing::create(context->device, bytes, &range.backing)) return failed;
@@ -93,17 +100,16 @@ LANESUM_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
     return SUCCESS;
 }
 
-LANESUM_API cuCtxSynchronize();
-
 LANESUM_API cuMemFree_v2(CUdeviceptr address) {
     LANESUM_ENTER(cuMemFree_v2);
     LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (address == 0) return SUCCESS;
     Range range;
     if (!find_range(address, &range) || range.start != address) return INVALID_VALUE;
     if (range.origin != Origin::Allocation) return INVALID_VALUE;
     // As the real driver: what runs on the device ends first.
-    if (const CUresult failed = cuCtxSynchronize()) return failed;
+    if (const CUresult failed = settle(context)) return failed;
     if (!remove_range(address, Origin::Allocation, &range)) return INVALID_VALUE;
     unreserve(address, range.backing->pages());
     --counters().allocations;
@@ -113,6 +119,7 @@ LANESUM_API cuMemFree_v2(CUdeviceptr address) {
 LANESUM_API cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
     LANESUM_ENTER(cuMemHostAlloc);
     LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (out == nullptr || bytes == 0 || flags > 7) return INVALID_VALUE;
     Range range;
     range.start = reserve(pages(bytes), 4096);
@@ -133,10 +140,11 @@ LANESUM_API cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
 LANESUM_API cuMemFreeHost(void* address) {
     LANESUM_ENTER(cuMemFreeHost);
     LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     const u64 start = reinterpret_cast<u64>(address);
     Range range;
     if (!find_range(start, &range) || range.start != start || range.origin != Origin::Host) return INVALID_VALUE;
-    if (const CUresult failed = cuCtxSynchronize()) return failed;
+    if (const CUresult failed = settle(context)) return failed;
     if (!remove_range(start, Origin::Host, &range)) return INVALID_VALUE;
     unreserve(start, pages(range.bytes));
     --counters().host_allocations;
@@ -150,11 +158,6 @@ LANESUM_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* address, unsign
     *out = reinterpret_cast<u64>(address);
     return SUCCESS;
 }
-
-#define LANESUM_STREAM                                             \
-    LANESUM_CONTEXT;                                               \
-    standin::Stream* const stream = standin::stream_of(context, handle); \
-    if (stream == nullptr) return standin::INVALID_HANDLE
 
 LANESUM_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, Stream* handle) {
     LANESUM_ENTER(cuMemcpyHtoDAsync_v2);
@@ -172,6 +175,7 @@ LANESUM_API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
     LANESUM_ENTER(cuMemcpyHtoD_v2);
     Stream* const handle = nullptr;
     LANESUM_STREAM;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (const CUresult failed = copy_in(context, stream, to, from, bytes)) return failed;
     stream->drain();
     return context->dead.load();
@@ -181,6 +185,7 @@ LANESUM_API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
     LANESUM_ENTER(cuMemcpyDtoH_v2);
     Stream* const handle = nullptr;
     LANESUM_STREAM;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (const CUresult failed = copy_out(context, stream, to, from, bytes)) return failed;
     stream->drain();
     return context->dead.load();

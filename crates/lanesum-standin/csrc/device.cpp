@@ -93,14 +93,25 @@ const std::map<CUresult, std::pair<const char*, const char*>>& names() {
         {222, {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."}},
         {304, {"CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"}},
         {400, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
+        {401, {"CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"}},
         {500, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
         {600, {"CUDA_ERROR_NOT_READY", "device not ready"}},
         {700, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
         {709, {"CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"}},
         {719, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
+        {800, {"CUDA_ERROR_NOT_PERMITTED", "operation not permitted"}},
         {801, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
         {802, {"CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"}},
         {803, {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"}},
+        {900, {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
+        {901, {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"}},
+        {902, {"CUDA_ERROR_STREAM_CAPTURE_MERGE", "operation would result in a merge of separate capture sequences"}},
+        {903, {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"}},
+        {904, {"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"}},
+        {905, {"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"}},
+        {906, {"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "operation would make the legacy stream depend on a capturing blocking stream"}},
+        {907, {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"}},
+        {908, {"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "attempt to terminate a thread-local capture sequence from another thread"}},
         {999, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
     };
     return *all;
@@ -129,6 +140,11 @@ Counters& counters() {
     return *all;
 }
 
+bool& in_destructor() {
+    static thread_local bool runs = false;
+    return runs;
+}
+
 Symbol::Symbol(const char* name) {
     for (const Failing& failing : config().failing) {
         if (failing.symbol == name) failing_.push_back(failing);
@@ -140,6 +156,7 @@ CUresult Symbol::called(bool needs_init) {
     for (const Failing& failing : failing_) {
         if (failing.call == call) return failing.code;
     }
+    if (in_destructor()) return NOT_PERMITTED;
     return needs_init && (!initialized.load() || forked.load()) ? NOT_INITIALIZED : SUCCESS;
 }
 
@@ -152,7 +169,7 @@ LANESUM_API lanesumStandIn() { return 1; }
 LANESUM_API lanesumStandInLeaks(unsigned long long* out) {
     out[0] = counters().allocations;
     out[1] = counters().bytes;
-    out[2] = counters().streams_and_events;
+    out[2] = counters().handles;
     out[3] = counters().host_allocations;
     return SUCCESS;
 }

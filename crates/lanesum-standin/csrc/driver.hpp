@@ -29,12 +29,23 @@ enum Code : CUresult {
     DEVICE_UNAVAILABLE = 46,
     OPERATING_SYSTEM = 304,
     INVALID_HANDLE = 400,
+    ILLEGAL_STATE = 401,
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     CONTEXT_IS_DESTROYED = 709,
     LAUNCH_FAILED = 719,
+    NOT_PERMITTED = 800,
     NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_MERGE = 902,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_UNJOINED = 904,
+    CAPTURE_ISOLATION = 905,
+    CAPTURE_IMPLICIT = 906,
+    CAPTURED_EVENT = 907,
+    CAPTURE_WRONG_THREAD = 908,
     UNKNOWN = 999,
 };
 
@@ -56,9 +67,13 @@ CUresult current(Context** context);
 
 // What lives in this process, for lanesumStandInLeaks.
 struct Counters {
-    std::atomic<u64> allocations{0}, bytes{0}, streams_and_events{0}, host_allocations{0};
+    // Handles are streams, events, graphs (from the beginning of their capture), executables and user objects.
+    std::atomic<u64> allocations{0}, bytes{0}, handles{0}, host_allocations{0};
 };
 Counters& counters();
+
+// Whether the calling thread runs a user object's destructor, which may call nothing of the driver.
+bool& in_destructor();
 
 // One of the exported functions: counts its calls, for those that are to fail.
 class Symbol {

@@ -1,11 +1,12 @@
 // Modules and launches. Images are the real ones; their names decide what can be found, and the code that runs is compiled in.
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "blocks.hpp"
-#include "streams.hpp"
+#include "captures.hpp"
 
 namespace standin {
 namespace {
@@ -21,6 +22,7 @@ struct Module {
     Context* context;
     std::set<std::string> names;
     std::vector<std::unique_ptr<Function>> functions;
+    std::shared_ptr<const bool> loaded = std::make_shared<const bool>(true);  // gone when the module is
 };
 
 struct Books {
@@ -93,10 +95,12 @@ CUresult read_ptx(const std::string& text, std::set<std::string>* names) {
     return SUCCESS;
 }
 
-bool known(Function* function, Function* out) {
+// `loaded` may be null.
+bool known(Function* function, Function* out, std::weak_ptr<const bool>* loaded) {
     std::lock_guard<std::mutex> guard(books().mutex);
     if (books().functions.count(function) == 0) return false;
     *out = *function;
+    if (loaded != nullptr) *loaded = function->module->loaded;
     return true;
 }
 
@@ -110,13 +114,27 @@ bool fails_now() {
     return false;
 }
 
+void kill(Context* context, int code) {
+    int healthy = 0;
+    context->dead.compare_exchange_strong(healthy, code);
+}
+
 void run(const std::shared_ptr<Grid>& grid) {
     if (fails_now()) {
-        int healthy = 0;
-        grid->context->dead.compare_exchange_strong(healthy, LAUNCH_FAILED);
+        kill(grid->context, LAUNCH_FAILED);
         return;
     }
     execute(grid);
+}
+
+// A graph refers to the module's code, and nothing keeps that but whoever made the graph.
+void run_again(const std::shared_ptr<Grid>& grid, const std::weak_ptr<const bool>& loaded) {
+    if (loaded.lock() != nullptr) {
+        run(grid);
+        return;
+    }
+    std::fprintf(stderr, "stand-in: a graph launches a kernel of an unloaded module: %s\n", grid->kernel->name.c_str());
+    kill(grid->context, ILLEGAL_ADDRESS);
 }
 
 }  // namespace
@@ -127,6 +145,7 @@ using namespace standin;
 LANESUM_API cuModuleLoadData(Module** out, const void* image) {
     LANESUM_ENTER(cuModuleLoadData);
     LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (out == nullptr || image == nullptr) return INVALID_VALUE;
     auto made = std::make_unique<Module>();
     made->context = context;
@@ -169,7 +188,7 @@ LANESUM_API cuFuncGetAttribute(int* value, int which, Function* handle) {
     LANESUM_CONTEXT;
     Function function;
     if (value == nullptr || which < 0 || which > 20) return INVALID_VALUE;
-    if (!known(handle, &function)) return INVALID_HANDLE;
+    if (!known(handle, &function, nullptr)) return INVALID_HANDLE;
     switch (which) {
         case 0: *value = config().threads; break;  // MAX_THREADS_PER_BLOCK
         case 4: *value = 32; break;                // NUM_REGS
@@ -185,7 +204,8 @@ LANESUM_API cuLaunchKernel(Function* handle_of_function, unsigned grid_x, unsign
     LANESUM_ENTER(cuLaunchKernel);
     LANESUM_CONTEXT;
     Function function;
-    if (!known(handle_of_function, &function) || function.module->context != context) return INVALID_HANDLE;
+    std::weak_ptr<const bool> loaded;
+    if (!known(handle_of_function, &function, &loaded) || function.module->context != context) return INVALID_HANDLE;
     Stream* const stream = stream_of(context, handle);
     if (stream == nullptr || stream->context != context) return INVALID_HANDLE;
     if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_y != 1 || block_z != 1) return INVALID_VALUE;
@@ -197,7 +217,12 @@ LANESUM_API cuLaunchKernel(Function* handle_of_function, unsigned grid_x, unsign
     grid->context = context;
     if (function.kernel->parameters > sizeof grid->parameters) return INVALID_VALUE;
     std::memcpy(grid->parameters, parameters[0], function.kernel->parameters);
-    return stream->enqueue([grid](bool alive) {
+    if (captures(stream)) {
+        return submit(stream, [grid, loaded](bool alive) {
+            if (alive) run_again(grid, loaded);
+        });
+    }
+    return submit(stream, [grid](bool alive) {
         if (alive) run(grid);
     });
 }

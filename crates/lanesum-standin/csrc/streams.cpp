@@ -4,16 +4,22 @@
 #include <sys/prctl.h>
 #include <thread>
 
+#include "captures.hpp"
 #include "machine/cpu.hpp"
 
 namespace standin {
 namespace {
 
+// Where an event was recorded last: nowhere, in a stream, or in a capture.
+struct Recorded {
+    std::shared_ptr<Mark> mark;
+    Point point;
+};
 struct Event {
     u32 flags;
-    std::shared_ptr<Mark> mark;  // null before the first record
+    Recorded recorded;
 };
-const u32 DISABLE_TIMING = 2;
+const u32 NON_BLOCKING = 1, DISABLE_TIMING = 2;
 
 // Handles that are valid now.
 struct Known {
@@ -26,12 +32,27 @@ Known& known() {
     return *all;
 }
 
-// Copies the mark of an event; false if there is no such event.
-bool mark_of(Event* event, std::shared_ptr<Mark>* mark) {
+// False if there is no such event.
+bool find(Event* event, Recorded* recorded) {
     std::lock_guard<std::mutex> guard(known().mutex);
     if (known().events.count(event) == 0) return false;
-    *mark = event->mark;
+    *recorded = event->recorded;
     return true;
+}
+
+// The mark of an event that the host asks for; null if it was never recorded.
+CUresult mark_of(Event* event, std::shared_ptr<Mark>* mark) {
+    Recorded recorded;
+    if (!find(event, &recorded)) return INVALID_HANDLE;
+    if (recorded.point.capture != nullptr) return CAPTURED_EVENT;
+    *mark = recorded.mark;
+    return SUCCESS;
+}
+
+// What the host may not do with a stream that captures, nor in a thread that does.
+CUresult refuse_wait(Stream* stream) {
+    if (const CUresult refused = refuse_in_capture(stream)) return refused;
+    return refuse_unsafe();
 }
 
 }  // namespace
@@ -53,7 +74,7 @@ bool Mark::is_reached() {
     return reached;
 }
 
-Stream::Stream(Context* of) : context(of) { std::thread([this] { serve(); }).detach(); }
+Stream::Stream(Context* of, bool blocks) : context(of), blocking(blocks) { std::thread([this] { serve(); }).detach(); }
 
 void Stream::serve() {
     prctl(PR_SET_NAME, "standin-stream");
@@ -104,66 +125,11 @@ void Stream::close() {
 Stream* stream_of(Context* context, Stream* handle) {
     std::lock_guard<std::mutex> guard(known().mutex);
     if (reinterpret_cast<u64>(handle) > 2) return known().streams.count(handle) != 0 ? handle : nullptr;
-    if (context->null_stream.load() == nullptr) context->null_stream.store(new Stream(context));
+    if (context->null_stream.load() == nullptr) context->null_stream.store(new Stream(context, false));
     return context->null_stream.load();
 }
 
-}  // namespace standin
-
-using namespace standin;
-
-#define LANESUM_STREAM                                             \
-    LANESUM_CONTEXT;                                               \
-    standin::Stream* const stream = standin::stream_of(context, handle); \
-    if (stream == nullptr) return standin::INVALID_HANDLE
-
-LANESUM_API cuStreamCreate(Stream** out, unsigned flags) {
-    LANESUM_ENTER(cuStreamCreate);
-    LANESUM_CONTEXT;
-    if (out == nullptr || flags > 1) return INVALID_VALUE;
-    Stream* const made = new Stream(context);
-    std::lock_guard<std::mutex> guard(known().mutex);
-    known().streams.insert(made);
-    ++counters().streams_and_events;
-    *out = made;
-    return SUCCESS;
-}
-
-LANESUM_API cuStreamDestroy_v2(Stream* handle) {
-    LANESUM_ENTER(cuStreamDestroy_v2);
-    LANESUM_CONTEXT;
-    std::lock_guard<std::mutex> guard(known().mutex);
-    if (known().streams.erase(handle) == 0) return INVALID_HANDLE;
-    --counters().streams_and_events;
-    handle->close();
-    return SUCCESS;
-}
-
-LANESUM_API cuStreamSynchronize(Stream* handle) {
-    LANESUM_ENTER(cuStreamSynchronize);
-    LANESUM_STREAM;
-    stream->drain();
-    return context->dead.load();
-}
-
-LANESUM_API cuStreamQuery(Stream* handle) {
-    LANESUM_ENTER(cuStreamQuery);
-    LANESUM_STREAM;
-    if (!stream->is_idle()) return NOT_READY;
-    return context->dead.load();
-}
-
-LANESUM_API cuStreamIsCapturing(Stream* handle, int* status) {
-    LANESUM_ENTER(cuStreamIsCapturing);
-    LANESUM_STREAM;
-    if (status == nullptr) return INVALID_VALUE;
-    *status = 0;
-    return SUCCESS;
-}
-
-LANESUM_API cuCtxSynchronize() {
-    LANESUM_ENTER(cuCtxSynchronize);
-    LANESUM_CONTEXT;
+CUresult settle(Context* context) {
     // A mark in each stream, so that one that is destroyed meanwhile is not touched.
     std::vector<std::shared_ptr<Mark>> marks;
     stream_of(context, nullptr);
@@ -182,14 +148,66 @@ LANESUM_API cuCtxSynchronize() {
     return context->dead.load();
 }
 
+}  // namespace standin
+
+using namespace standin;
+
+LANESUM_API cuStreamCreate(Stream** out, unsigned flags) {
+    LANESUM_ENTER(cuStreamCreate);
+    LANESUM_CONTEXT;
+    if (out == nullptr || flags > 1) return INVALID_VALUE;
+    Stream* const made = new Stream(context, flags != NON_BLOCKING);
+    std::lock_guard<std::mutex> guard(known().mutex);
+    known().streams.insert(made);
+    ++counters().handles;
+    *out = made;
+    return SUCCESS;
+}
+
+LANESUM_API cuStreamDestroy_v2(Stream* handle) {
+    LANESUM_ENTER(cuStreamDestroy_v2);
+    LANESUM_CONTEXT;
+    {
+        std::lock_guard<std::mutex> guard(known().mutex);
+        if (known().streams.erase(handle) == 0) return INVALID_HANDLE;
+        --counters().handles;
+    }
+    leave(handle);
+    handle->close();
+    return SUCCESS;
+}
+
+LANESUM_API cuStreamSynchronize(Stream* handle) {
+    LANESUM_ENTER(cuStreamSynchronize);
+    LANESUM_STREAM;
+    if (const CUresult refused = refuse_wait(stream)) return refused;
+    stream->drain();
+    return context->dead.load();
+}
+
+LANESUM_API cuStreamQuery(Stream* handle) {
+    LANESUM_ENTER(cuStreamQuery);
+    LANESUM_STREAM;
+    if (const CUresult refused = refuse_wait(stream)) return refused;
+    if (!stream->is_idle()) return NOT_READY;
+    return context->dead.load();
+}
+
+LANESUM_API cuCtxSynchronize() {
+    LANESUM_ENTER(cuCtxSynchronize);
+    LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_in_captures_of(context)) return refused;
+    return settle(context);
+}
+
 LANESUM_API cuEventCreate(Event** out, unsigned flags) {
     LANESUM_ENTER(cuEventCreate);
     LANESUM_CONTEXT;
     if (out == nullptr || flags > 7) return INVALID_VALUE;
-    Event* const made = new Event{flags, nullptr};
+    Event* const made = new Event{flags, {}};
     std::lock_guard<std::mutex> guard(known().mutex);
     known().events.insert(made);
-    ++counters().streams_and_events;
+    ++counters().handles;
     *out = made;
     return SUCCESS;
 }
@@ -199,30 +217,40 @@ LANESUM_API cuEventDestroy_v2(Event* event) {
     LANESUM_CONTEXT;
     std::lock_guard<std::mutex> guard(known().mutex);
     if (known().events.erase(event) == 0) return INVALID_HANDLE;
-    --counters().streams_and_events;
+    --counters().handles;
     delete event;
     return SUCCESS;
 }
 
+// In a capture the event is no node: it only tells those that wait for it what they come after.
 LANESUM_API cuEventRecord(Event* event, Stream* handle) {
     LANESUM_ENTER(cuEventRecord);
     LANESUM_STREAM;
-    auto mark = std::make_shared<Mark>();
+    Recorded recorded;
+    if (!find(event, &recorded)) return INVALID_HANDLE;
+    recorded = {};
+    if (const CUresult refused = locate(stream, &recorded.point)) return refused;
+    const bool captured = recorded.point.capture != nullptr;
+    if (!captured) recorded.mark = std::make_shared<Mark>();
+    const auto mark = recorded.mark;
     {
         std::lock_guard<std::mutex> guard(known().mutex);
         if (known().events.count(event) == 0) return INVALID_HANDLE;
-        event->mark = mark;
+        event->recorded = std::move(recorded);
     }
-    return stream->enqueue([mark](bool) { mark->reach(); });
+    return captured ? SUCCESS : stream->enqueue([mark](bool) { mark->reach(); });
 }
 
 LANESUM_API cuStreamWaitEvent(Stream* handle, Event* event, unsigned flags) {
     LANESUM_ENTER(cuStreamWaitEvent);
     LANESUM_STREAM;
     if (flags > 1) return INVALID_VALUE;
-    std::shared_ptr<Mark> mark;
-    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    Recorded recorded;
+    if (!find(event, &recorded)) return INVALID_HANDLE;
+    if (recorded.point.capture != nullptr) return join(stream, recorded.point);
+    const auto mark = recorded.mark;
     if (mark == nullptr) return SUCCESS;
+    if (const CUresult refused = refuse_in_capture(stream, CAPTURE_ISOLATION)) return refused;
     return stream->enqueue([mark](bool) { mark->wait(); });
 }
 
@@ -230,7 +258,8 @@ LANESUM_API cuEventQuery(Event* event) {
     LANESUM_ENTER(cuEventQuery);
     LANESUM_CONTEXT;
     std::shared_ptr<Mark> mark;
-    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    if (const CUresult failed = mark_of(event, &mark)) return failed;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (mark != nullptr && !mark->is_reached()) return NOT_READY;
     return context->dead.load();
 }
@@ -239,7 +268,8 @@ LANESUM_API cuEventSynchronize(Event* event) {
     LANESUM_ENTER(cuEventSynchronize);
     LANESUM_CONTEXT;
     std::shared_ptr<Mark> mark;
-    if (!mark_of(event, &mark)) return INVALID_HANDLE;
+    if (const CUresult failed = mark_of(event, &mark)) return failed;
+    if (const CUresult refused = refuse_unsafe()) return refused;
     if (mark != nullptr) mark->wait();
     return context->dead.load();
 }
@@ -249,7 +279,9 @@ LANESUM_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
     LANESUM_CONTEXT;
     std::shared_ptr<Mark> first, last;
     if (milliseconds == nullptr) return INVALID_VALUE;
-    if (!mark_of(start, &first) || !mark_of(end, &last) || first == nullptr || last == nullptr) return INVALID_HANDLE;
+    if (const CUresult failed = mark_of(start, &first)) return failed;
+    if (const CUresult failed = mark_of(end, &last)) return failed;
+    if (first == nullptr || last == nullptr) return INVALID_HANDLE;
     if ((start->flags | end->flags) & DISABLE_TIMING) return INVALID_HANDLE;
     if (!first->is_reached() || !last->is_reached()) return NOT_READY;
     *milliseconds = static_cast<float>(static_cast<double>(last->time_ns - first->time_ns) / 1e6);

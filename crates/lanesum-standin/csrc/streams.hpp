@@ -26,15 +26,26 @@ struct Mark {
     bool is_reached();
 };
 
+struct Capture;
+struct Node;
+
+// A point in a capture: what goes on after it comes after these nodes, which are the capture's.
+struct Point {
+    std::shared_ptr<Capture> capture;  // null: nothing was captured
+    std::vector<Node*> after;
+};
+
 struct Stream {
-    Context* context;
+    Context* const context;
+    const bool blocking;  // the NULL stream would wait for it
+    std::shared_ptr<Capture> capture;  // see captures.cpp
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<Operation> queue;
     u64 queued = 0, done = 0;
     bool closing = false;
 
-    explicit Stream(Context* context);
+    Stream(Context* context, bool blocking);
     // Returns once everything enqueued before has run.
     void drain();
     bool is_idle();
@@ -48,5 +59,13 @@ struct Stream {
 
 // The stream behind a handle, which may be null or one of the driver's two constants; null if there is none.
 Stream* stream_of(Context* context, Stream* handle);
+// Returns once everything that was enqueued before in all streams of the context has run.
+CUresult settle(Context* context);
 
 }  // namespace standin
+
+// Declares `context`, the calling thread's, and `stream` behind `handle`.
+#define LANESUM_STREAM                                                   \
+    LANESUM_CONTEXT;                                                     \
+    standin::Stream* const stream = standin::stream_of(context, handle); \
+    if (stream == nullptr) return standin::INVALID_HANDLE

@@ -5,9 +5,9 @@
 //! for, from one without peer access to one whose stores get lost. It counts for behaviour and never for speed, and everything
 //! that reports must say that it ran on a stand-in.
 //!
-//! What differs from the real driver: the NULL stream does not wait for other streams; graphs are missing; the host can read
-//! device memory by its address; any number of blocks runs at once, unless
-//! [`Config::resident`] says otherwise.
+//! What differs from the real driver: the NULL stream does not wait for other streams; graphs come from captures only, and
+//! their nodes run one after the other; a graph launched into a capture is refused; the host can read device memory by its
+//! address; any number of blocks runs at once, unless [`Config::resident`] says otherwise.
 mod config;
 
 pub use config::{Config, Lie, StandIn};

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,16 +14,18 @@ use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The compiled program, once for all tests.
-fn program() -> PathBuf {
-    static PROGRAM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_folder, program) = PROGRAM.get_or_init(|| {
+/// A compiled program, with the folder that it lies in.
+type Program = OnceLock<(TempDir, PathBuf)>;
+
+/// Compiles a program at its first use.
+fn compiled(program: &'static Program, source: &str) -> &'static Path {
+    let (_folder, program) = program.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("smoke");
+        let program = folder.path().join("program");
         let include = here().join("csrc/machine");
         let library = directory();
         compile(
-            "tests/programs/smoke.cpp",
+            source,
             &program,
             &[
                 "-O1",
@@ -37,7 +39,7 @@ fn program() -> PathBuf {
         );
         (folder, program)
     });
-    program.clone()
+    program
 }
 
 /// A shipped image, as it comes out of its compression.
@@ -47,11 +49,12 @@ fn image(name: &str) -> Vec<u8> {
 }
 
 fn smoke(config: &Config, case: &str, with: &str, argument: &str) -> Ended {
+    static SMOKE: Program = Program::new();
     let folder = tempfile::tempdir().unwrap();
     let stand_in = config.write(folder.path()).unwrap();
     let path = folder.path().join("image");
     fs::write(&path, image(with)).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new(compiled(&SMOKE, "tests/programs/smoke.cpp"));
     stand_in.apply(command.arg(case).arg(path).arg(argument));
     run(&mut command, DEADLINE)
 }
@@ -92,6 +95,38 @@ fn processes_share_memory_in_both_ways() {
 #[test]
 fn streams_and_events_keep_their_order() {
     goes_well(&Config::new(), "events", "w2.ptx", "");
+}
+
+#[test]
+fn captures_are_permitted_and_refused_as_by_the_driver() {
+    static CAPTURES: Program = Program::new();
+    let folder = tempfile::tempdir().unwrap();
+    let stand_in = Config::new().write(folder.path()).unwrap();
+    let mut command = Command::new(compiled(&CAPTURES, "tests/programs/captures.cpp"));
+    let ended = run(stand_in.apply(&mut command), DEADLINE);
+    assert_eq!(ended.stdout, "well\n", "{}", ended.stderr);
+}
+
+#[test]
+fn graphs_are_replayed() {
+    goes_well(&Config::new(), "graph", "w2.ptx", "replays");
+    goes_well(&Config::new(), "graph", "w1.ptx", "forks");
+    goes_well(&Config::new(), "graph", "w2.ptx", "at_once");
+    goes_well(&Config::new().launch_error(2), "graph", "w1.ptx", "fails");
+}
+
+#[test]
+fn graphs_live_as_long_as_anybody_needs_them() {
+    goes_well(&Config::new(), "graph", "w2.ptx", "in_flight");
+    goes_well(&Config::new(), "graph", "w1.ptx", "objects");
+    let ended = goes_well(&Config::new(), "graph", "w1.ptx", "unloaded");
+    assert!(
+        ended
+            .stderr
+            .contains("stand-in: a graph launches a kernel of an unloaded module: one_shot_push_w1_f32_sum"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

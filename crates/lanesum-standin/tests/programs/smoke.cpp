@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <thread>
 
+#include "graphs.hpp"
 #include "processes.hpp"
 
 namespace {
@@ -323,6 +324,7 @@ int main(int count, char** arguments) {
     else if (what == "resident") resident(image);
     else if (what == "missing") missing(argument);
     else if (what == "forked") forked();
+    else if (what == "graph") graphs(image, argument);
     else EXPECT(!"a case");
     std::puts("well");
     return 0;
