@@ -217,10 +217,11 @@ pub struct ExecRank {
 }
 
 /// The algorithms that may be insisted on; the others are for requests of their own (one rank, no elements).
-const PINNABLE: [AlgorithmName; 3] = [
+const PINNABLE: [AlgorithmName; 4] = [
     AlgorithmName::OneShotPull,
     AlgorithmName::TwoShotPull,
     AlgorithmName::OneShotPush,
+    AlgorithmName::TwoShotPush,
 ];
 
 fn algorithms() -> impl TypedValueParser<Value = AlgorithmChoice> {

@@ -81,7 +81,8 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
         | Algorithm::HeaderOnly(_)
         | Algorithm::DeviceAlone(_)
         | Algorithm::DeviceHeaderOnly(_)
-        | Algorithm::OneShotPush(_) => None,
+        | Algorithm::OneShotPush(_)
+        | Algorithm::TwoShotPush(_) => None,
         Algorithm::OneShotPull(one) => Some(one.chunk().get()),
         Algorithm::TwoShotPull(two) => Some(two.chunk().get()),
     }

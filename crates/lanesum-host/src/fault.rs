@@ -78,6 +78,7 @@ pub fn told(record: &Record, by: Rank) -> FaultKind {
         RecordKind::Departed => FaultKind::Departed { rank },
         RecordKind::Corrupt => FaultKind::Corrupt { rank },
         RecordKind::Panicked => FaultKind::Panicked { rank },
+        RecordKind::Overlap => FaultKind::Overlap { rank },
         // The driver's words stay with the rank that heard them.
         RecordKind::Device => FaultKind::Device {
             rank,
@@ -104,7 +105,7 @@ pub fn told(record: &Record, by: Rank) -> FaultKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanesum_plan::{AlgorithmName, Buffers, Dtype, Elements, Operation, Request};
+    use lanesum_plan::{AlgorithmName, Buffers, CallIdentity, Dtype, Elements, Operation, Request};
 
     fn call(elements: u64) -> Call {
         let (operation, dtype, buffers) = (Operation::Sum, Dtype::Bf16, Buffers::Private);
@@ -117,7 +118,7 @@ mod tests {
                 label: None,
             },
             algorithm: AlgorithmName::OneShotPull,
-            ordinal: 5,
+            identity: CallIdentity::Eager { ordinal: 5 },
         }
     }
 

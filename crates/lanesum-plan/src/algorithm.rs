@@ -16,6 +16,9 @@
 //! ```compile_fail,E0624
 //! let forged = lanesum_plan::OneShotPush::new(todo!(), todo!(), todo!());
 //! ```
+//! ```compile_fail,E0624
+//! let forged = lanesum_plan::TwoShotPush::new(todo!(), todo!(), todo!());
+//! ```
 //!
 //! | algorithm | data path |
 //! |---|---|
@@ -24,6 +27,7 @@
 //! | `one_shot_pull` | every rank reads all inputs and sums all of them |
 //! | `two_shot_pull` | every rank reads all inputs of its own shard, sums it, and reads the other sums |
 //! | `one_shot_push` | every rank writes its input into every peer's GPU and sums what comes into its own |
+//! | `two_shot_push` | every rank writes each shard of its input into its owner's GPU, sums its own, and writes the sum to all |
 //!
 //! `alone` and `header_only` exist on both engines, as variants of their own: buffers of a GPU are no use to the host.
 
@@ -35,7 +39,7 @@ use crate::{Bytes, Elements, Rank};
 
 mod device;
 
-pub use device::{DeviceAlone, DeviceHeaderOnly, Grid, OneShotPush};
+pub use device::{DeviceAlone, DeviceHeaderOnly, Grid, Kernel, OneShotPush, TwoShotPush};
 
 /// The bytes of a cache line, the unit in which cores exchange data.
 pub const LINE: u64 = 64;
@@ -53,6 +57,8 @@ closed_words! {
         TwoShotPull = 3 => "two_shot_pull",
         /// Every rank writes to everybody and sums everything.
         OneShotPush = 4 => "one_shot_push",
+        /// Every rank sums one shard that all write to it, and writes its sum to everybody.
+        TwoShotPush = 5 => "two_shot_push",
     }
 }
 
@@ -69,7 +75,7 @@ impl AlgorithmName {
         match self {
             AlgorithmName::Alone | AlgorithmName::HeaderOnly => None,
             AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => Some(Engine::Host),
-            AlgorithmName::OneShotPush => Some(Engine::Cuda),
+            AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => Some(Engine::Cuda),
         }
     }
 }
@@ -114,6 +120,8 @@ pub enum Algorithm {
     DeviceHeaderOnly(DeviceHeaderOnly),
     /// All GPUs write to all and sum all.
     OneShotPush(OneShotPush),
+    /// Each GPU sums a shard and writes the sum to all.
+    TwoShotPush(TwoShotPush),
 }
 
 impl Algorithm {
@@ -127,6 +135,7 @@ impl Algorithm {
             Algorithm::OneShotPull(_) => AlgorithmName::OneShotPull,
             Algorithm::TwoShotPull(_) => AlgorithmName::TwoShotPull,
             Algorithm::OneShotPush(_) => AlgorithmName::OneShotPush,
+            Algorithm::TwoShotPush(_) => AlgorithmName::TwoShotPush,
         }
     }
 
@@ -137,7 +146,7 @@ impl Algorithm {
         match self {
             Algorithm::Alone(_) | Algorithm::DeviceAlone(_) => Path::None,
             Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => Path::SharedMemory,
-            Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => Path::Peer,
+            Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) | Algorithm::TwoShotPush(_) => Path::Peer,
         }
     }
 
@@ -149,7 +158,10 @@ impl Algorithm {
             Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
                 Engine::Host
             }
-            Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => Engine::Cuda,
+            Algorithm::DeviceAlone(_)
+            | Algorithm::DeviceHeaderOnly(_)
+            | Algorithm::OneShotPush(_)
+            | Algorithm::TwoShotPush(_) => Engine::Cuda,
         }
     }
 }
@@ -163,6 +175,7 @@ impl Algorithm {
             Algorithm::DeviceAlone(algorithm) => Some(algorithm.grid()),
             Algorithm::DeviceHeaderOnly(algorithm) => Some(algorithm.grid()),
             Algorithm::OneShotPush(algorithm) => Some(algorithm.grid()),
+            Algorithm::TwoShotPush(algorithm) => Some(algorithm.grid()),
             Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => {
                 None
             }

@@ -25,6 +25,63 @@ use crate::{AlgorithmName, Buffers, Dtype, Elements, Label, Operation, Request};
 /// The number of words that describe a call to peers.
 pub const CALL_WORDS: usize = 4;
 
+/// Which call of its communicator a call is. A captured one runs anew on each replay of its graph, so it has no number
+/// among the eager ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIdentity {
+    /// A call that was made once.
+    Eager {
+        /// Its number on the communicator, below 2^63.
+        ordinal: u64,
+    },
+    /// A call that was captured into a graph.
+    Captured {
+        /// The number of the capture among those that the communicator has met, below 2^31.
+        capture: u32,
+        /// The number of the call within the capture.
+        position: u32,
+    },
+}
+
+/// Set in the word of a captured call.
+const CAPTURED: u64 = 1 << 63;
+const CAPTURE: u32 = 32;
+
+impl CallIdentity {
+    /// The identity as a descriptor word: bit 63 says captured, 32 to 62 are the capture and 0 to 31 the position; without
+    /// it, the word is the ordinal. Numbers too large for their bits wrap.
+    #[must_use]
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        match self {
+            CallIdentity::Eager { ordinal } => ordinal & !CAPTURED,
+            CallIdentity::Captured { capture, position } => CAPTURED | (capture as u64) << CAPTURE | position as u64,
+        }
+    }
+
+    /// The identity that a word stands for; every word stands for one.
+    #[must_use]
+    pub const fn from_word(word: u64) -> CallIdentity {
+        if word & CAPTURED == 0 {
+            return CallIdentity::Eager { ordinal: word };
+        }
+        CallIdentity::Captured {
+            capture: ((word & !CAPTURED) >> CAPTURE) as u32,
+            position: word as u32,
+        }
+    }
+}
+
+impl fmt::Display for CallIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallIdentity::Eager { ordinal } => write!(f, "call {ordinal}"),
+            CallIdentity::Captured { capture, position } => write!(f, "capture {capture}, position {position}"),
+        }
+    }
+}
+
 /// One collective call of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,8 +92,8 @@ pub enum Call {
         request: Request,
         /// What the plan decided.
         algorithm: AlgorithmName,
-        /// The number of this call on its communicator.
-        ordinal: u64,
+        /// Which call of its communicator it is.
+        identity: CallIdentity,
     },
     /// A meeting of all ranks.
     Barrier {
@@ -73,11 +130,12 @@ const GOLDEN: u32 = 0x9E37_79B1;
 coded!(Operation, Dtype, Buffers, AlgorithmName);
 
 impl Call {
-    /// The number of this call on its communicator.
+    /// Which call of its communicator it is.
     #[must_use]
-    pub const fn ordinal(&self) -> u64 {
+    pub const fn identity(&self) -> CallIdentity {
         match self {
-            Call::AllReduce { ordinal, .. } | Call::Barrier { ordinal, .. } | Call::Split { ordinal, .. } => *ordinal,
+            Call::AllReduce { identity, .. } => *identity,
+            Call::Barrier { ordinal, .. } | Call::Split { ordinal, .. } => CallIdentity::Eager { ordinal: *ordinal },
         }
     }
 
@@ -97,14 +155,14 @@ impl Call {
             Call::AllReduce {
                 request,
                 algorithm,
-                ordinal,
-            } => Announced::all_reduce(request, *algorithm, *ordinal),
+                identity,
+            } => Announced::all_reduce(request, *algorithm, *identity),
             Call::Barrier { .. } => Announced::of(self.to_words(), self.to_words()),
             Call::Split { ordinal, .. } => Announced::of(self.to_words(), [KIND_SPLIT << KIND, 0, 0, *ordinal]),
         }
     }
 
-    /// The call as descriptor words: packed codes, elements (or colour), label (or key), ordinal.
+    /// The call as descriptor words: packed codes, elements (or colour), label (or key), identity.
     #[must_use]
     #[inline]
     pub const fn to_words(&self) -> [u64; CALL_WORDS] {
@@ -112,8 +170,8 @@ impl Call {
             Call::AllReduce {
                 request,
                 algorithm,
-                ordinal,
-            } => all_reduce_words(request, *algorithm, *ordinal),
+                identity,
+            } => all_reduce_words(request, *algorithm, *identity),
             Call::Barrier { label, ordinal } => {
                 let (labelled, label) = pack(*label);
                 [KIND_BARRIER << KIND | labelled, 0, label, *ordinal]
@@ -142,7 +200,7 @@ impl Call {
                     label,
                 },
                 algorithm: AlgorithmName::from_code(code & 15)?,
-                ordinal,
+                identity: CallIdentity::from_word(ordinal),
             },
             KIND_BARRIER => Call::Barrier { label, ordinal },
             KIND_SPLIT => Call::Split {
@@ -168,8 +226,8 @@ impl Announced {
     /// one by one stalls the processor for longer than the digest takes.
     #[must_use]
     #[inline]
-    pub const fn all_reduce(request: &Request, algorithm: AlgorithmName, ordinal: u64) -> Announced {
-        let words = all_reduce_words(request, algorithm, ordinal);
+    pub const fn all_reduce(request: &Request, algorithm: AlgorithmName, identity: CallIdentity) -> Announced {
+        let words = all_reduce_words(request, algorithm, identity);
         Announced::of(words, words)
     }
 
@@ -199,7 +257,7 @@ impl Announced {
 }
 
 #[inline]
-const fn all_reduce_words(request: &Request, algorithm: AlgorithmName, ordinal: u64) -> [u64; CALL_WORDS] {
+const fn all_reduce_words(request: &Request, algorithm: AlgorithmName, identity: CallIdentity) -> [u64; CALL_WORDS] {
     let (labelled, label) = pack(request.label);
     let code = KIND_ALL_REDUCE << KIND
         | labelled
@@ -207,7 +265,7 @@ const fn all_reduce_words(request: &Request, algorithm: AlgorithmName, ordinal: 
         | request.dtype.code() << DTYPE
         | request.operation.code() << OPERATION
         | algorithm.code();
-    [code, request.elements.get(), label, ordinal]
+    [code, request.elements.get(), label, identity.to_word()]
 }
 
 /// A label as the bit that says it is there and the word that holds it.
@@ -224,7 +282,7 @@ impl fmt::Display for Call {
             Call::AllReduce {
                 request,
                 algorithm,
-                ordinal,
+                identity,
             } => {
                 let Request {
                     operation,
@@ -235,7 +293,7 @@ impl fmt::Display for Call {
                 } = request;
                 write!(f, "all_reduce of {elements} {dtype} by {operation}")?;
                 write_label(f, *label)?;
-                write!(f, ", call {ordinal}, {algorithm}, {buffers} buffers")
+                write!(f, ", {identity}, {algorithm}, {buffers} buffers")
             }
             Call::Barrier { label, ordinal } => {
                 write!(f, "barrier")?;

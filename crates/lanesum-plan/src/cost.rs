@@ -114,6 +114,9 @@ impl CostModel {
             AlgorithmName::OneShotPush => {
                 chunks * HOP_US + size * (2.0 * (world - 1.0) * PUSH_US + world * DEVICE_ADD_US)
             }
+            AlgorithmName::TwoShotPush => {
+                2.0 * chunks * HOP_US + size * (2.0 * 2.0 * (world - 1.0) / world * PUSH_US + DEVICE_ADD_US)
+            }
             AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => return None,
         };
         Some(LAUNCH_US + work)
@@ -150,7 +153,7 @@ impl CostModel {
             AlgorithmName::HeaderOnly => (0.0, 0.0, 1.0, 0.0),
             AlgorithmName::OneShotPull => (staged + (world - 1.0), world, 2.0 - staged, 1.0),
             AlgorithmName::TwoShotPull => (staged + (2.0 * (world - 1.0) + 1.0) / world, 1.0, 2.0, 2.0),
-            AlgorithmName::OneShotPush => return None,
+            AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => return None,
         };
         Some(Counts {
             copied,

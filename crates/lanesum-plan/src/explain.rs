@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::gates::{self, Finding, PACKET};
+use crate::gates::{self, Finding};
 use crate::words::counted;
 use crate::{
     Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Path, Plan, ReductionTree, Refusal, Request,
@@ -139,7 +139,8 @@ impl Plan {
                     AlgorithmName::HeaderOnly
                     | AlgorithmName::OneShotPull
                     | AlgorithmName::TwoShotPull
-                    | AlgorithmName::OneShotPush => self.proven().err(),
+                    | AlgorithmName::OneShotPush
+                    | AlgorithmName::TwoShotPush => self.proven().err(),
                 }),
         }
     }
@@ -155,14 +156,16 @@ impl Plan {
             | AlgorithmName::OneShotPull
             | AlgorithmName::TwoShotPull
             | AlgorithmName::OneShotPush
+            | AlgorithmName::TwoShotPush
                 if !peers =>
             {
                 Some(Refusal::NeedsPeers)
             }
             AlgorithmName::HeaderOnly => payload.then_some(Refusal::CarriesNoPayload),
-            AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull | AlgorithmName::OneShotPush => {
-                (!payload).then_some(Refusal::NothingToExchange)
-            }
+            AlgorithmName::OneShotPull
+            | AlgorithmName::TwoShotPull
+            | AlgorithmName::OneShotPush
+            | AlgorithmName::TwoShotPush => (!payload).then_some(Refusal::NothingToExchange),
         }
     }
 
@@ -176,10 +179,8 @@ impl Plan {
                 let peers = gates::company(self.world()).ok()?;
                 bytes(gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk())
             }
-            AlgorithmName::OneShotPush => {
-                let fit = self.fit().ok()?;
-                Bytes::new(u64::from(fit.lanes()) * u64::from(fit.capacity()) * PACKET)
-            }
+            AlgorithmName::OneShotPush => self.fit().ok()?.one_shot_exchange(),
+            AlgorithmName::TwoShotPush => self.fit().ok()?.two_shot_exchange(self.world()),
         };
         self.model().predict_us(name, request.buffers, request.bytes(), chunk)
     }
@@ -192,6 +193,7 @@ fn epochs(algorithm: &Algorithm) -> u64 {
         Algorithm::OneShotPull(one) => one.chunks(),
         Algorithm::TwoShotPull(two) => two.chunks(),
         Algorithm::OneShotPush(push) => push.exchanges(),
+        Algorithm::TwoShotPush(push) => push.exchanges(),
     }
 }
 

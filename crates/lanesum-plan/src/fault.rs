@@ -70,6 +70,14 @@ pub enum FaultKind {
         /// The peer.
         rank: Rank,
     },
+    /// Two calls of one communicator ran on a rank's GPU at the same time.
+    #[error(
+        "rank {rank} ran two calls of one communicator at once (two replays, or a replay beside an eager call on another stream)"
+    )]
+    Overlap {
+        /// The rank.
+        rank: Rank,
+    },
     /// The driver gave up on a rank's GPU: nothing runs there any more in this process.
     #[error("the GPU of rank {rank} failed: {code}")]
     Device {
@@ -92,6 +100,7 @@ impl Fault {
             FaultKind::Departed { rank }
             | FaultKind::Panicked { rank }
             | FaultKind::Corrupt { rank }
+            | FaultKind::Overlap { rank }
             | FaultKind::Device { rank, .. } => vec![*rank],
             FaultKind::Died { ranks } | FaultKind::Late { ranks, .. } => ranks.clone(),
             FaultKind::Mismatch { rank, against, .. } => vec![*rank, *against],
@@ -119,6 +128,10 @@ impl Fault {
             FaultKind::Panicked { .. } => "look at the panic message of that rank first",
             FaultKind::Corrupt { .. } => {
                 "check that all ranks run the same build, and that none writes past its memory"
+            }
+            FaultKind::Overlap { .. } => {
+                "order replays and eager calls of one communicator by one stream or by events, or give what must run at \
+                 the same time a communicator of its own: `channel()`"
             }
             FaultKind::Device { .. } => {
                 "look at the driver's messages (dmesg, Xid) and at kernels that ran before in that process; a process \

@@ -14,7 +14,7 @@ use crate::{Bytes, Dtype, Elements, Limits, WorldSize};
 mod device;
 
 pub use device::{DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{PACKET, Proven, WARP, proven};
+pub(crate) use device::{FRAME, Proven, WARP, proven, two_shot_frames};
 
 closed_words! {
     /// A question that is asked before a decision.

@@ -56,10 +56,10 @@ mod tree;
 mod words;
 
 pub use algorithm::{
-    Algorithm, AlgorithmName, Alone, DeviceAlone, DeviceHeaderOnly, Engine, Grid, HeaderOnly, LINE, OneShotPull,
-    OneShotPush, Path, TwoShotPull,
+    Algorithm, AlgorithmName, Alone, DeviceAlone, DeviceHeaderOnly, Engine, Grid, HeaderOnly, Kernel, LINE,
+    OneShotPull, OneShotPush, Path, TwoShotPull, TwoShotPush,
 };
-pub use call::{Announced, CALL_WORDS, Call};
+pub use call::{Announced, CALL_WORDS, Call, CallIdentity};
 pub use cost::CostModel;
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, Verdict};

@@ -7,13 +7,13 @@
 //! Buffers of the host always have an algorithm. Buffers of GPUs have one if the gates of GPUs say yes, and a refusal
 //! otherwise; nothing falls back from one engine to the other.
 
-use crate::algorithm::{Alone, DeviceAlone, DeviceHeaderOnly, HeaderOnly, OneShotPush};
+use crate::algorithm::{Alone, DeviceAlone, DeviceHeaderOnly, HeaderOnly, OneShotPush, TwoShotPush};
 use crate::cost::CostModel;
 use crate::digest::Digest;
 use crate::gates::{self, DeviceFit, Peers, Proven, Single};
 use crate::{
-    Algorithm, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy, ReductionTree, Refusal, Request,
-    Topology, WorldSize,
+    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy,
+    ReductionTree, Refusal, Request, Topology, WorldSize,
 };
 
 mod ladder;
@@ -171,6 +171,9 @@ impl Plan {
         let proven = self.proven()?;
         Ok(match gates::payload(elements) {
             None => Algorithm::DeviceHeaderOnly(DeviceHeaderOnly::new(peers, proven, fit)),
+            Some(payload) if self.policy.algorithm == AlgorithmChoice::Only(AlgorithmName::TwoShotPush) => {
+                Algorithm::TwoShotPush(TwoShotPush::new((peers, proven), (payload, dtype), fit))
+            }
             Some(payload) => Algorithm::OneShotPush(OneShotPush::new((peers, proven), (payload, dtype), fit)),
         })
     }

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub const WORLD_MAX: usize = 16;
 
 /// Version of the layout; ranks of another version are refused.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// `lanesum` in ASCII, low byte first.
 #[cfg(not(loom))]

@@ -102,6 +102,7 @@ impl DeviceRecord {
             3 => RecordKind::Mismatch,
             4 => RecordKind::Departed,
             6 => RecordKind::Panicked,
+            8 => RecordKind::Overlap,
             _ => RecordKind::Corrupt,
         };
         let phase = match word(&self.phase) {

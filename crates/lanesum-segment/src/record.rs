@@ -35,6 +35,8 @@ pub enum RecordKind {
     Panicked,
     /// The driver of the reporting rank's GPU refused or failed.
     Device,
+    /// Two calls of one communicator ran on the reporting rank's GPU at once.
+    Overlap,
 }
 
 /// A rank's first fault.
@@ -73,6 +75,7 @@ impl Status {
             RecordKind::Corrupt => 5,
             RecordKind::Panicked => 6,
             RecordKind::Device => 7,
+            RecordKind::Overlap => 8,
         };
         let phase = match record.phase {
             Phase::Header => 0,
@@ -115,6 +118,7 @@ impl Status {
             4 => RecordKind::Departed,
             6 => RecordKind::Panicked,
             7 => RecordKind::Device,
+            8 => RecordKind::Overlap,
             _ => RecordKind::Corrupt,
         };
         let phase = match self.phase.load(Ordering::Relaxed) {

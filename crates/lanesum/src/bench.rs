@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use lanesum_plan::{Algorithm, Announced};
+use lanesum_plan::{Algorithm, Announced, CallIdentity};
 use serde::Serialize;
 
 use crate::buffers::{AllReduce, Memory};
@@ -83,8 +83,13 @@ fn post(peer: &Communicator, elements: usize) {
     if let Ok((request, _)) = call.check(peer.engine.segment(), None)
         && let Ok(algorithm) = peer.plan.decide(&request)
     {
-        peer.engine
-            .post_only(&Announced::all_reduce(&request, algorithm.name(), peer.next_ordinal()));
+        peer.engine.post_only(&Announced::all_reduce(
+            &request,
+            algorithm.name(),
+            CallIdentity::Eager {
+                ordinal: peer.next_ordinal(),
+            },
+        ));
     }
 }
 

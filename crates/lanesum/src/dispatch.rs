@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "hands the caller's pointers to the engines")]
 
 use lanesum_cuda::{DeviceOperands, Unqueued};
-use lanesum_plan::{Algorithm, Announced, Fault, Grid, Refusal, Request};
+use lanesum_plan::{Algorithm, Announced, CallIdentity, Fault, Grid, Refusal, Request};
 
 use crate::buffers::Memory;
 use crate::communicator::Communicator;
@@ -22,7 +22,7 @@ impl Communicator {
             return Err(Error::Poisoned { first });
         }
         let named = self.named(&decided, request.bytes());
-        let announced = Announced::all_reduce(request, named.algorithm, named.ordinal);
+        let announced = Announced::all_reduce(request, named.algorithm, CallIdentity::Eager { ordinal: named.ordinal });
         let closed = match (&decided, memory) {
             // SAFETY: passed on from the caller.
             (Algorithm::Alone(_), Memory::Host(operands)) => Ok(unsafe { self.engine.alone(request, operands) }),
@@ -50,13 +50,21 @@ impl Communicator {
                 // SAFETY: passed on from the caller.
                 return unsafe { self.enqueue(grid, named, &announced, (request, operands)) };
             }
+            (Algorithm::TwoShotPush(algorithm), Memory::Device(operands)) => {
+                let grid = algorithm.grid();
+                // SAFETY: passed on from the caller.
+                return unsafe { self.enqueue(grid, named, &announced, (request, operands)) };
+            }
             // The plan decides by the kind of buffers, which was taken from the memory: these do not come together.
             (
                 Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_),
                 Memory::Device(_),
             )
             | (
-                Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_),
+                Algorithm::DeviceAlone(_)
+                | Algorithm::DeviceHeaderOnly(_)
+                | Algorithm::OneShotPush(_)
+                | Algorithm::TwoShotPush(_),
                 Memory::Host(_),
             ) => {
                 return Err(Refused::from(Refusal::WrongBuffers {

@@ -45,7 +45,7 @@ impl Plan {
                 format!(
                     "{} of {} each, {} a block",
                     counted(u64::from(fit.lanes()), "lane"),
-                    counted(u64::from(fit.capacity()), "packet"),
+                    counted(u64::from(fit.capacity()), "frame"),
                     counted(u64::from(fit.threads()), "thread")
                 ),
             ),

@@ -1,20 +1,20 @@
 //! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
 
 use crate::gpus::{Gpus, PeerVerdict};
-use crate::{Limits, Rank, Refusal, WorldSize};
+use crate::{Bytes, Limits, Rank, Refusal, WorldSize};
 
 /// The most ranks that the kernels serve.
 pub const DEVICE_WORLD_MAX: usize = 8;
 /// The most lanes of a communicator. More would leave a lane of a verify step's message with little to do.
-const LANES_MAX: u64 = 16;
+const LANES_MAX: u64 = 32;
 /// The most threads of a block.
 const THREADS_MAX: u32 = 512;
-/// The threads that a GPU runs in lockstep; capacities and blocks are multiples of it.
+/// The threads that a GPU runs in lockstep; shares and blocks are multiples of it.
 pub(crate) const WARP: u32 = 32;
-/// The fewest packets that are worth a lane.
-const CAPACITY_MIN: u64 = 64;
-/// The bytes of payload in a packet.
-pub(crate) const PACKET: u64 = 4;
+/// The fewest frames that a lane must be able to move, and the unit of its capacity: two halves of whole warps.
+const CAPACITY_MIN: u32 = 64;
+/// The bytes of payload in a frame; 4 more are its tags.
+pub(crate) const FRAME: u64 = 12;
 
 /// Evidence: every rank has a GPU, the kernels serve this world, and so many lanes of it are resident together on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,26 +25,43 @@ pub struct DeviceFit {
 }
 
 impl DeviceFit {
-    /// The number of lanes, 1 to 16. A lane is one block of threads on every rank.
+    /// The number of lanes, 1 to 32. A lane is one block of threads on every rank.
     #[must_use]
     #[inline]
     pub const fn lanes(&self) -> u32 {
         self.lanes
     }
 
-    /// The packets of 4 bytes that a lane moves in one exchange; a multiple of 32.
+    /// The frames that a lane moves from each source in one exchange of one shot, 12 bytes of payload each; a multiple of
+    /// 64. One exchange of two shots moves up to half as many for each rank of the world.
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The threads of a block; a multiple of 32.
+    /// The most threads of a block; a multiple of 32.
     #[must_use]
     #[inline]
     pub const fn threads(&self) -> u32 {
         self.threads
     }
+
+    /// The payload that all lanes together move in one exchange of one shot.
+    pub(crate) const fn one_shot_exchange(&self) -> Bytes {
+        Bytes::new(self.lanes as u64 * self.capacity as u64 * FRAME)
+    }
+
+    /// The payload that all lanes together move in one exchange of two shots.
+    pub(crate) const fn two_shot_exchange(&self, world: WorldSize) -> Bytes {
+        Bytes::new(self.lanes as u64 * two_shot_frames(self.capacity, world) * FRAME)
+    }
+}
+
+/// The frames that a lane moves in one exchange of two shots: every rank owns a shard of which each source fills half its
+/// slots, while the other half takes the sums.
+pub(crate) const fn two_shot_frames(capacity: u32, world: WorldSize) -> u64 {
+    world.get() as u64 * (capacity as u64 / 2)
 }
 
 /// Is there a GPU for every rank, and how do lanes fit them? The staging is divided over the lanes.
@@ -67,18 +84,18 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
     let blocks =
         |(rank, gpu): (Rank, &crate::RankGpu)| u64::from(gpu.multiprocessors) / gpus.sharing(rank).max(1) as u64;
     let ranks = || world.ranks().zip(&gpus.ranks);
-    let packets = limits.staging.get() / PACKET;
+    let frames = limits.staging.get() / FRAME;
     let lanes = ranks()
         .map(blocks)
         .fold(LANES_MAX, u64::min)
-        .min(packets / CAPACITY_MIN)
+        .min(frames / u64::from(CAPACITY_MIN))
         .max(1);
     let threads = ranks()
         .map(|(_, gpu)| gpu.threads_per_block)
         .fold(THREADS_MAX, u32::min);
     Ok(DeviceFit {
         lanes: lanes as u32,
-        capacity: u32::try_from(packets / lanes).unwrap_or(u32::MAX) / WARP * WARP,
+        capacity: u32::try_from(frames / lanes).unwrap_or(u32::MAX) / CAPACITY_MIN * CAPACITY_MIN,
         threads: (threads / WARP * WARP).max(WARP),
     })
 }

@@ -97,15 +97,17 @@ impl Compiler {
         let two = gates::two_shot_fit(self.limits, dtype, self.peers).ok_or(staging)?;
         let refused = |algorithm, refusal| Err(PlanError::Inadmissible { algorithm, refusal });
         match self.policy.algorithm {
-            // A pin of the GPUs' algorithm leaves the host its choice.
-            AlgorithmChoice::Auto | AlgorithmChoice::Only(AlgorithmName::OneShotPush) => Ok(Crossing {
-                model: self.model,
-                dtype,
-                buffers,
-                one,
-                two,
+            // A pin of an algorithm of GPUs leaves the host its choice.
+            AlgorithmChoice::Auto | AlgorithmChoice::Only(AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush) => {
+                Ok(Crossing {
+                    model: self.model,
+                    dtype,
+                    buffers,
+                    one,
+                    two,
+                }
+                .ladder())
             }
-            .ladder()),
             AlgorithmChoice::Only(AlgorithmName::OneShotPull) => Ok(Ladder::OneShot(one)),
             AlgorithmChoice::Only(AlgorithmName::TwoShotPull) => Ok(Ladder::TwoShot(two)),
             AlgorithmChoice::Only(AlgorithmName::Alone) => refused(

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use lanesum_plan::{AlgorithmName, Buffers, CALL_WORDS, Call, Dtype, Elements, Label, Operation, Request};
+use lanesum_plan::{
+    AlgorithmName, Buffers, CALL_WORDS, Call, CallIdentity, Dtype, Elements, Label, Operation, Request,
+};
 use proptest::prelude::*;
 
 use crate::{any_request, request};
@@ -19,7 +21,7 @@ fn any_call() -> impl Strategy<Value = Call> {
             .prop_map(|(request, algorithm, ordinal)| Call::AllReduce {
                 request,
                 algorithm,
-                ordinal
+                identity: CallIdentity::from_word(ordinal)
             }),
         (label, ordinal.clone()).prop_map(|(label, ordinal)| Call::Barrier { label, ordinal }),
         (any::<u64>(), any::<u64>(), ordinal).prop_map(|(color, key, ordinal)| Call::Split { color, key, ordinal }),
@@ -34,7 +36,7 @@ fn sum(elements: u64, label: Option<u64>, ordinal: u64) -> Call {
     Call::AllReduce {
         request,
         algorithm: AlgorithmName::OneShotPull,
-        ordinal,
+        identity: CallIdentity::from_word(ordinal),
     }
 }
 
@@ -56,7 +58,7 @@ fn all_codes(elements: u64) -> Vec<Call> {
                         calls.push(Call::AllReduce {
                             request,
                             algorithm,
-                            ordinal: 0,
+                            identity: CallIdentity::Eager { ordinal: 0 },
                         });
                     }
                 }
@@ -118,7 +120,7 @@ fn every_code_word_is_a_call_or_refused() {
     let known = (0..1 << 16)
         .filter(|code| Call::from_words([*code, 0, 0, 0]).is_some())
         .count();
-    assert_eq!(known, 3 * 3 * 3 * 2 * 5 + 2 + 1);
+    assert_eq!(known, 3 * 3 * 3 * 2 * 6 + 2 + 1);
     assert_eq!(Call::from_words([u64::MAX; 4]), None);
     assert_eq!(Call::from_words([0; 4]), None);
 }

@@ -1,8 +1,8 @@
 //! Lanes fit the GPUs, and no packet of a message is lost between them.
 
 use lanesum_plan::{
-    Algorithm, AlgorithmChoice, Buffers, Bytes, DeviceFit, Dtype, Elements, Gpus, Grid, Limits, RankGpu, Request,
-    device_fit,
+    Algorithm, AlgorithmChoice, Buffers, Bytes, DeviceFit, Dtype, Elements, Gpus, Grid, Kernel, Limits, RankGpu,
+    Request, device_fit,
 };
 use proptest::prelude::*;
 
@@ -49,6 +49,7 @@ fn short_messages_take_few_lanes() {
         blocks,
         share,
         threads: 512,
+        kernel: Kernel::OneShotPush,
     };
     assert_eq!(grid(Dtype::F32, 0), shape(1, 32));
     assert_eq!(grid(Dtype::F32, 1), shape(1, 32));
@@ -70,6 +71,7 @@ fn launched(decided: &Algorithm) -> Option<(Grid, u32, u32, u64)> {
         Algorithm::DeviceAlone(alone) => Some((alone.grid(), alone.lanes(), alone.capacity(), u64::MAX)),
         Algorithm::DeviceHeaderOnly(header) => Some((header.grid(), header.lanes(), header.capacity(), 1)),
         Algorithm::OneShotPush(push) => Some((push.grid(), push.lanes(), push.capacity(), push.exchanges())),
+        Algorithm::TwoShotPush(push) => Some((push.grid(), push.lanes(), push.capacity(), push.exchanges())),
     }
 }
 

@@ -117,7 +117,7 @@ proptest! {
         let elements = request.elements.get();
         let (chunk, chunks) = match plan.decide(&request).unwrap() {
             Algorithm::Alone(_) | Algorithm::HeaderOnly(_) => return Ok(()),
-            Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) => {
+            Algorithm::DeviceAlone(_) | Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) | Algorithm::TwoShotPush(_) => {
                 panic!("the host runs no algorithm of GPUs")
             }
             Algorithm::OneShotPull(one) => (one.chunk().get(), one.chunks()),
@@ -204,7 +204,7 @@ fn only_pins_but_one_rank_and_no_elements_stay_what_they_are() {
                 assert!(matches!(&error, PlanError::Inadmissible { algorithm, .. } if *algorithm == name));
                 assert!(error.hint().unwrap().contains("two_shot_pull"));
             }
-            AlgorithmName::OneShotPush => {
+            AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => {
                 let (pinned, auto) = (pinned.unwrap(), plan(3, None));
                 for buffers in Buffers::HOST {
                     let request = request(Dtype::F32, 5, buffers);
