@@ -216,16 +216,8 @@ pub struct ExecRank {
     pub command: Vec<OsString>,
 }
 
-/// The algorithms that may be insisted on; the others are for requests of their own (one rank, no elements).
-const PINNABLE: [AlgorithmName; 4] = [
-    AlgorithmName::OneShotPull,
-    AlgorithmName::TwoShotPull,
-    AlgorithmName::OneShotPush,
-    AlgorithmName::TwoShotPush,
-];
-
 fn algorithms() -> impl TypedValueParser<Value = AlgorithmChoice> {
-    let words = std::iter::once("auto").chain(PINNABLE.map(AlgorithmName::name));
+    let words = std::iter::once("auto").chain(AlgorithmName::pinnable().map(AlgorithmName::name));
     PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(|word| word.parse::<AlgorithmChoice>())
 }
 

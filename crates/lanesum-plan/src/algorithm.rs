@@ -69,6 +69,12 @@ impl AlgorithmName {
         self.name()
     }
 
+    /// The algorithms that carry a payload between ranks, of which a policy may pin one. The others are for requests of
+    /// their own: one rank, no elements.
+    pub fn pinnable() -> impl Iterator<Item = AlgorithmName> {
+        AlgorithmName::ALL.into_iter().filter(|name| name.engine().is_some())
+    }
+
     /// The engine that has the algorithm, if there is only one.
     #[must_use]
     pub const fn engine(self) -> Option<Engine> {

@@ -2,15 +2,17 @@
 //! are read when those bits differ, and a line for people.
 //!
 //! The digest is computed on every call, so it costs a handful of multiplications and nothing else. It is
-//! `mix(elements + code * golden) + label * golden + ordinal` in 32 bits, where `golden` is 2^32 divided by the golden
-//! ratio, whose small multiples keep far from one another. That gives three guarantees beyond chance:
+//! `mix(elements + code * golden) + label * golden + identity` in 32 bits, where `golden` is 2^32 divided by the golden
+//! ratio, whose small multiples keep far from one another. That gives four guarantees beyond chance:
 //!
-//! 1. Calls that differ in one of element count, label, ordinal or code alone (below 2^32, or with equal upper halves)
+//! 1. Calls that differ in one of element count, label, identity or code alone (below 2^32, or with equal upper halves)
 //!    always differ: each step is a bijection in each of its terms.
 //! 2. Calls at the same ordinal and label that differ in code *and* count differ as long as the counts are less than
 //!    a million apart.
 //! 3. Calls that differ in label *and* ordinal differ as long as the labels are less than a thousand and the ordinals
 //!    less than a million apart.
+//! 4. Calls that differ in identity alone differ as long as there are less than a thousand captures, and positions and
+//!    ordinals stay below a million: captures are told apart in the upper half of the word, which `fold` scatters.
 //!
 //! Anything else collides with a chance of 2^-32.
 

@@ -12,7 +12,10 @@
 //! | `two_shot_pull`, shared | the same without the first | S | 2: entered, summed | 2 |
 //! | `alone`, device | | S | | |
 //! | `header_only`, device | | | 1 hop | |
-//! | `one_shot_push`, device | 2 S (W-1) pushed over the link: 4 bytes of tag beside 4 of payload | W S | 1 hop | |
+//! | `one_shot_push`, device | 4/3 (W-1) S pushed | W S | 1 hop | |
+//! | `two_shot_push`, device | 4/3 (W-1)/W S of inputs and as much of sums pushed | S, and 2 (W-1)/W S of sums passed on | 2 hops | |
+//!
+//! What is pushed goes out in frames: 16 bytes for each 12 of payload.
 //!
 //! Each wait ends a flag's way after the last peer arrived, and the first line read after it takes as long again. A
 //! message longer than a chunk waits and starts reading once more for each further chunk, in proportion. Time grows with
@@ -28,12 +31,18 @@
 //! moves crossings little because both sides of each grow alike. Lengths beyond the caches are slower than predicted,
 //! again for all. A choice made by this model is never wrong, only slower: all algorithms give the same bits.
 //!
-//! **GPUs.** A call is one kernel: 2 us to launch it eagerly, an assumption. A hop between GPUs under different roots of a
-//! socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 25 GB/s when all ranks write to all: the limits of physics that
-//! lanesum plans with, not measured by it. Adding at 1 TB/s is an assumption that hardly counts beside the link. Ranks that
-//! share a GPU also share its time and use no link: the prediction does not hold there, and `explain` says so.
+//! **GPUs.** A call is one kernel: 2 us to launch it eagerly, an assumption; in a graph it is less, for both algorithms
+//! alike. A hop between GPUs under different roots of a socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 25 GB/s when
+//! all ranks write to all: the limits of physics that lanesum plans with, not measured by it. Adding at 1 TB/s is an
+//! assumption that hardly counts beside the link. Between two ranks both algorithms push and take up as much, and one shot
+//! has a hop less, so two shots begin to pay at three.
+//!
+//! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
+//! and a rate of its own, so that tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
+//! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
+//! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
-use crate::{AlgorithmName, Buffers, Bytes, Engine, WorldSize};
+use crate::{AlgorithmName, Buffers, Bytes, Engine, Gpus, WorldSize};
 
 /// A line from one core to another, in microseconds.
 const FLAG_US: f64 = 0.065;
@@ -49,17 +58,52 @@ const ADD_US: f64 = 1.0 / 61_000.0;
 /// An eager launch of a kernel, in microseconds.
 const LAUNCH_US: f64 = 2.0;
 /// A word from one GPU to another, in microseconds.
-const HOP_US: f64 = 1.0;
-/// One byte pushed to a peer's GPU while all push to all, in microseconds.
-const PUSH_US: f64 = 1.0 / 25_000.0;
+const PCIE_HOP_US: f64 = 1.0;
+/// One byte stored to a peer's GPU while all push to all, in microseconds.
+const PCIE_STORE_US: f64 = 1.0 / 25_000.0;
+/// A word from one kernel to another on the same GPU, in microseconds.
+const ONE_GPU_HOP_US: f64 = 0.6;
+/// One byte that a rank stores for another on the same GPU, in microseconds.
+const ONE_GPU_STORE_US: f64 = 1.0 / 700_000.0;
+/// Bytes stored for a byte of payload.
+const FRAMED: f64 = 16.0 / 12.0;
 /// One byte of input added up by a GPU, in microseconds.
 const DEVICE_ADD_US: f64 = 1.0 / 1_000_000.0;
+
+/// What lies between the ranks' GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// PCIe Gen5 x16, between some of them at least.
+    Pcie,
+    /// Nothing: all ranks share one GPU.
+    OneGpu,
+}
+
+impl Link {
+    /// What lies between these GPUs; PCIe where there are none, as nothing is pushed then.
+    #[must_use]
+    pub fn between(gpus: Option<&Gpus>) -> Link {
+        match gpus {
+            Some(gpus) if gpus.shared() && gpus.distinct() == 1 => Link::OneGpu,
+            Some(_) | None => Link::Pcie,
+        }
+    }
+
+    /// A hop, and one byte stored while all push to all, in microseconds.
+    const fn costs_us(self) -> (f64, f64) {
+        match self {
+            Link::Pcie => (PCIE_HOP_US, PCIE_STORE_US),
+            Link::OneGpu => (ONE_GPU_HOP_US, ONE_GPU_STORE_US),
+        }
+    }
+}
 
 /// The cost model for one communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel {
     world: WorldSize,
     cores: Option<usize>,
+    link: Link,
 }
 
 /// The counts of the table above, for one byte and one chunk.
@@ -71,10 +115,21 @@ struct Counts {
 }
 
 impl CostModel {
-    /// The model for so many ranks that share so many cores; `None` if that isn't known.
+    /// The model for so many ranks that share so many cores; `None` if that isn't known. Between their GPUs, if they have
+    /// some, is PCIe.
     #[must_use]
     pub const fn new(world: WorldSize, cores: Option<usize>) -> CostModel {
-        CostModel { world, cores }
+        CostModel {
+            world,
+            cores,
+            link: Link::Pcie,
+        }
+    }
+
+    /// The same with this between the GPUs.
+    #[must_use]
+    pub const fn over(self, link: Link) -> CostModel {
+        CostModel { link, ..self }
     }
 
     /// The number of cores that the ranks share, if known.
@@ -108,18 +163,17 @@ impl CostModel {
 
     fn device_us(&self, algorithm: AlgorithmName, size: f64, chunks: f64) -> Option<f64> {
         let world = self.world.get() as f64;
-        let work = match algorithm {
-            AlgorithmName::Alone => size * DEVICE_ADD_US,
-            AlgorithmName::HeaderOnly => HOP_US,
-            AlgorithmName::OneShotPush => {
-                chunks * HOP_US + size * (2.0 * (world - 1.0) * PUSH_US + world * DEVICE_ADD_US)
-            }
-            AlgorithmName::TwoShotPush => {
-                2.0 * chunks * HOP_US + size * (2.0 * 2.0 * (world - 1.0) / world * PUSH_US + DEVICE_ADD_US)
-            }
+        let peers = world - 1.0;
+        let (hop_us, store_us) = self.link.costs_us();
+        let (pushed, taken_up, hops) = match algorithm {
+            AlgorithmName::Alone => (0.0, 1.0, 0.0),
+            AlgorithmName::HeaderOnly => return Some(LAUNCH_US + hop_us),
+            AlgorithmName::OneShotPush => (peers, world, 1.0),
+            AlgorithmName::TwoShotPush => (2.0 * peers / world, 1.0 + 2.0 * peers / world, 2.0),
             AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => return None,
         };
-        Some(LAUNCH_US + work)
+        let work = size * (pushed * FRAMED * store_us + taken_up * DEVICE_ADD_US);
+        Some(LAUNCH_US + chunks * hops * hop_us + work)
     }
 
     /// The ranks that share one core, at least one, on average.

@@ -108,11 +108,13 @@ impl PlanError {
                 "choose a multiple of {STAGING_UNIT} from {STAGING_UNIT} to {STAGING_MAX}"
             )),
             PlanError::Shared { .. } => Some(format!("choose a multiple of {STAGING_UNIT} up to {SHARED_MAX}")),
-            PlanError::Inadmissible { .. } => Some(format!(
-                "pin {} or {}, or leave the choice to the plan (auto)",
-                AlgorithmName::OneShotPull,
-                AlgorithmName::TwoShotPull
-            )),
+            PlanError::Inadmissible { .. } => {
+                let names: Vec<&str> = AlgorithmName::pinnable().map(AlgorithmName::name).collect();
+                Some(format!(
+                    "pin one of {}, or leave the choice to the plan (auto)",
+                    names.join(", ")
+                ))
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ pub use algorithm::{
     OneShotPull, OneShotPush, Path, TwoShotPull, TwoShotPush,
 };
 pub use call::{Announced, CALL_WORDS, Call, CallIdentity};
-pub use cost::CostModel;
+pub use cost::{CostModel, Link};
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, Verdict};
 pub use fault::{Fault, FaultKind};

@@ -7,18 +7,21 @@
 //! Buffers of the host always have an algorithm. Buffers of GPUs have one if the gates of GPUs say yes, and a refusal
 //! otherwise; nothing falls back from one engine to the other.
 
-use crate::algorithm::{Alone, DeviceAlone, DeviceHeaderOnly, HeaderOnly, OneShotPush, TwoShotPush};
-use crate::cost::CostModel;
+use crate::algorithm::{Alone, DeviceAlone, DeviceHeaderOnly, HeaderOnly};
+use crate::cost::{CostModel, Link};
 use crate::digest::Digest;
 use crate::gates::{self, DeviceFit, Peers, Proven, Single};
 use crate::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy,
-    ReductionTree, Refusal, Request, Topology, WorldSize,
+    Algorithm, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy, ReductionTree, Refusal, Request,
+    Topology, WorldSize,
 };
 
+mod crossing;
 mod ladder;
+mod push;
 
 use ladder::{Compiler, Ladder, Pair, Table};
+use push::Footing;
 
 /// What a plan is compiled from. All of it must be the same on all ranks.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +61,7 @@ enum Standing {
 /// What the gates of GPUs said.
 #[derive(Debug, Clone, PartialEq)]
 struct Device {
-    fit: Result<DeviceFit, Refusal>,
+    footing: Result<Footing, Refusal>,
     proven: Result<Proven, Refusal>,
 }
 
@@ -85,7 +88,8 @@ impl Plan {
             });
         }
         topology.check(world)?;
-        let model = CostModel::new(world, topology.cores());
+        let gpus = topology.gpus.as_ref();
+        let model = CostModel::new(world, topology.cores()).over(Link::between(gpus));
         let standing = match gates::company(world) {
             Err(single) => Standing::Alone(single),
             Ok(peers) => Standing::Among(
@@ -101,9 +105,8 @@ impl Plan {
                 ),
             ),
         };
-        let gpus = topology.gpus.as_ref();
         let device = Device {
-            fit: gates::device_fit(limits, gpus, world),
+            footing: Footing::compile((limits, policy), gpus, world, model),
             proven: gates::proven(gpus, world),
         };
         let (topology, tree) = (topology.clone(), tree.clone());
@@ -157,24 +160,18 @@ impl Plan {
     #[inline]
     fn decide_device(&self, request: &Request) -> Result<Algorithm, Refusal> {
         let Request { dtype, elements, .. } = *request;
-        let fit = self.fit()?;
-        let peers = match &self.standing {
-            Standing::Alone(single) => {
-                return Ok(Algorithm::DeviceAlone(DeviceAlone::new(
-                    *single,
-                    (elements, dtype),
-                    fit,
-                )));
+        let footing = self.device.footing.as_ref().map_err(Refusal::clone)?;
+        let (peers, fit, pushes) = match footing {
+            Footing::Alone(single, fit) => {
+                let alone = DeviceAlone::new(*single, (elements, dtype), *fit);
+                return Ok(Algorithm::DeviceAlone(alone));
             }
-            Standing::Among(peers, _) => *peers,
+            Footing::Among(peers, fit, pushes) => (*peers, *fit, pushes),
         };
         let proven = self.proven()?;
         Ok(match gates::payload(elements) {
             None => Algorithm::DeviceHeaderOnly(DeviceHeaderOnly::new(peers, proven, fit)),
-            Some(payload) if self.policy.algorithm == AlgorithmChoice::Only(AlgorithmName::TwoShotPush) => {
-                Algorithm::TwoShotPush(TwoShotPush::new((peers, proven), (payload, dtype), fit))
-            }
-            Some(payload) => Algorithm::OneShotPush(OneShotPush::new((peers, proven), (payload, dtype), fit)),
+            Some(payload) => pushes[dtype as usize].pick((peers, proven), (payload, dtype), fit),
         })
     }
 
@@ -192,7 +189,8 @@ impl Plan {
 
     /// How the communicator fits the ranks' GPUs: the same for all calls, whatever the ways between them are like.
     pub(crate) fn fit(&self) -> Result<DeviceFit, Refusal> {
-        self.device.fit.as_ref().copied().map_err(Refusal::clone)
+        let footing = self.device.footing.as_ref().map_err(Refusal::clone)?;
+        Ok(footing.fit())
     }
 
     pub(crate) fn proven(&self) -> Result<Proven, Refusal> {
@@ -236,19 +234,23 @@ impl Plan {
     }
 
     /// The number of elements from which two shots are taken; `None` where requests of every length get the same
-    /// algorithm.
+    /// algorithm, or the same refusal.
     #[must_use]
     pub fn threshold(&self, operation: Operation, dtype: Dtype, buffers: Buffers) -> Option<Elements> {
-        match &self.standing {
+        let host = || match &self.standing {
             Standing::Alone(_) => None,
-            Standing::Among(_, table) => {
-                let Pair { private, shared } = table[operation as usize][dtype as usize];
-                match buffers {
-                    Buffers::Private => private.threshold(),
-                    Buffers::Shared => shared.threshold(),
-                    Buffers::Device => None,
-                }
-            }
+            Standing::Among(_, table) => Some(table[operation as usize][dtype as usize]),
+        };
+        match buffers {
+            Buffers::Private => host()?.private.threshold(),
+            Buffers::Shared => host()?.shared.threshold(),
+            Buffers::Device => match &self.device {
+                Device {
+                    footing: Ok(footing),
+                    proven: Ok(_),
+                } => footing.threshold(dtype),
+                Device { .. } => None,
+            },
         }
     }
 
@@ -269,13 +271,9 @@ impl Plan {
                 .flat_map(|pair| [pair.private, pair.shared])
                 .fold(start, |digest, ladder| ladder.digest(digest)),
         };
-        match self.fit() {
+        match &self.device.footing {
             Err(_) => host,
-            Ok(fit) => host
-                .word(u64::from(fit.lanes()))
-                .word(u64::from(fit.capacity()))
-                .word(u64::from(fit.threads()))
-                .word(u64::from(self.proven().is_ok())),
+            Ok(footing) => footing.digest(host).word(u64::from(self.device.proven.is_ok())),
         }
         .finish()
     }

@@ -2,7 +2,7 @@
 
 use crate::gates::{self, Answer, Finding, Gate};
 use crate::words::counted;
-use crate::{Buffers, Elements, Engine, Gpus, Plan, Refusal, Request};
+use crate::{Buffers, Elements, Engine, Gpus, Link, Plan, Refusal, Request};
 
 impl Plan {
     pub(super) fn findings(&self, request: &Request) -> Vec<Finding> {
@@ -131,8 +131,15 @@ fn own_device_finding(gpus: &Gpus) -> Finding {
     let ranks = counted(gpus.ranks.len() as u64, "rank");
     let devices = counted(gpus.distinct() as u64, "GPU");
     if gpus.shared() {
-        let evidence = format!("{ranks} share {devices}, so the predicted times do not hold");
-        finding(Gate::OwnDevice, Answer::No, evidence)
+        let what = match Link::between(Some(gpus)) {
+            Link::Pcie => "the predicted times do not hold",
+            Link::OneGpu => "no link is crossed: predictions are for one GPU's memory, and hold for no other machine",
+        };
+        finding(
+            Gate::OwnDevice,
+            Answer::No,
+            format!("{ranks} share {devices}, so {what}"),
+        )
     } else {
         finding(Gate::OwnDevice, Answer::Yes, format!("{ranks} on {devices}"))
     }

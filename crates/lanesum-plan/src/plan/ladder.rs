@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::crossing::Crossing;
 use crate::algorithm::{OneShotPull, TwoShotPull};
 use crate::cost::CostModel;
 use crate::digest::Digest;
@@ -99,7 +100,7 @@ impl Compiler {
         match self.policy.algorithm {
             // A pin of an algorithm of GPUs leaves the host its choice.
             AlgorithmChoice::Auto | AlgorithmChoice::Only(AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush) => {
-                Ok(Crossing {
+                Ok(Contest {
                     model: self.model,
                     dtype,
                     buffers,
@@ -123,8 +124,8 @@ impl Compiler {
     }
 }
 
-/// Where two shots overtake one shot for good.
-struct Crossing {
+/// The two that the host has, for one dtype and kind of buffer.
+struct Contest {
     model: CostModel,
     dtype: Dtype,
     buffers: Buffers,
@@ -132,34 +133,17 @@ struct Crossing {
     two: TwoShotFit,
 }
 
-/// A length at which the asymptotically faster algorithm is ahead, whatever the constants: 256 TiB of f32.
-const FAR: u64 = 1 << 46;
-
-impl Crossing {
+impl Contest {
     fn ladder(&self) -> Ladder {
-        // Both costs are straight lines between these lengths, so their difference changes sign at most once between
-        // two of them, and only the last change counts.
-        let mut lengths = [1, self.two.chunk().get(), self.one.chunk().get(), FAR];
-        lengths.sort_unstable();
-        if self.one_is_ahead(FAR) {
-            return Ladder::OneShot(self.one);
-        }
-        let Some(last) = lengths.iter().rposition(|length| self.one_is_ahead(*length)) else {
-            return Ladder::TwoShot(self.two);
-        };
-        let (mut ahead, mut behind) = (lengths[last], lengths[last + 1]);
-        while behind - ahead > 1 {
-            let middle = ahead + (behind - ahead) / 2;
-            if self.one_is_ahead(middle) {
-                ahead = middle
-            } else {
-                behind = middle
-            }
-        }
-        Ladder::Both {
-            below: self.one,
-            from: self.two,
-            threshold: Elements::new(behind),
+        let chunks = [self.one.chunk().get(), self.two.chunk().get()];
+        match Crossing::find(chunks, |elements| self.one_is_ahead(elements)) {
+            Crossing::OneShot => Ladder::OneShot(self.one),
+            Crossing::TwoShot => Ladder::TwoShot(self.two),
+            Crossing::From(threshold) => Ladder::Both {
+                below: self.one,
+                from: self.two,
+                threshold,
+            },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lanesum_plan::{
-    AlgorithmName, Buffers, CALL_WORDS, Call, CallIdentity, Dtype, Elements, Label, Operation, Request,
+    AlgorithmName, Announced, Buffers, CALL_WORDS, Call, CallIdentity, Dtype, Elements, Label, Operation, Request,
 };
 use proptest::prelude::*;
 
@@ -149,6 +149,65 @@ fn one_field_alone_never_collides() {
 }
 
 #[test]
+fn an_identity_is_a_word_and_back() {
+    let captured = |capture, position| CallIdentity::Captured { capture, position };
+    for (identity, word) in [
+        (CallIdentity::Eager { ordinal: 0 }, 0),
+        (CallIdentity::Eager { ordinal: u64::MAX >> 1 }, u64::MAX >> 1),
+        (captured(0, 0), 1 << 63),
+        (captured(2, 5), 1 << 63 | 2 << 32 | 5),
+        (captured(u32::MAX >> 1, u32::MAX), u64::MAX),
+    ] {
+        assert_eq!(identity.to_word(), word);
+        assert_eq!(CallIdentity::from_word(word), identity);
+    }
+    // Numbers too large for their bits stay of their kind.
+    assert_eq!(CallIdentity::Eager { ordinal: u64::MAX }.to_word(), u64::MAX >> 1);
+    assert_eq!(captured(1 << 31, 7).to_word(), captured(0, 7).to_word());
+    assert_eq!(sum(1, None, 1 << 63 | 9).identity(), captured(0, 9));
+    let barrier = Call::Barrier {
+        label: None,
+        ordinal: 4,
+    };
+    assert_eq!(barrier.identity(), CallIdentity::Eager { ordinal: 4 });
+}
+
+#[test]
+fn captured_calls_never_pass_for_others() {
+    let word = |capture, position| CallIdentity::Captured { capture, position }.to_word();
+    let captured = (0..300).flat_map(|capture| (0..300).map(move |position| word(capture, position)));
+    let words = captured.chain(0..10_000).map(|word| sum(21_504, None, word));
+    assert_eq!(collisions(words), 0);
+    // The guarantee for all positions and ordinals at once: where a capture's digests start is far from any other start.
+    let start = |word| sum(0, None, word).digest().wrapping_sub(sum(0, None, 0).digest());
+    let mut starts: Vec<u32> = (0..1000).map(|capture| start(word(capture, 0))).chain([0]).collect();
+    starts.sort_unstable();
+    let around = starts.iter().zip(starts.iter().cycle().skip(1));
+    assert!(
+        around
+            .map(|(one, next)| next.wrapping_sub(*one))
+            .all(|apart| apart >= 1_000_000)
+    );
+    // Announced without a `Call` it is the same.
+    let identity = CallIdentity::Captured {
+        capture: 3,
+        position: 1,
+    };
+    let request = request(Dtype::Bf16, 7, Buffers::Device);
+    let algorithm = AlgorithmName::TwoShotPush;
+    let call = Call::AllReduce {
+        request,
+        algorithm,
+        identity,
+    };
+    let announced = Announced::all_reduce(&request, algorithm, identity);
+    assert_eq!(
+        (announced.digest(), announced.words()),
+        (call.digest(), call.to_words())
+    );
+}
+
+#[test]
 fn labels_and_ordinals_together_never_collide() {
     let near = |base: u64| (base..base + 1000).flat_map(|label| (0..100).map(move |step| (label, step * 10_000)));
     for base in [0, 123_456_789, u64::MAX - 2000] {
@@ -212,6 +271,10 @@ fn people_can_read_a_call() {
     assert_eq!(
         sum(0, None, 0).to_string(),
         "all_reduce of 0 bf16 by sum, call 0, one_shot_pull, private buffers"
+    );
+    assert_eq!(
+        sum(6, None, 1 << 63 | 2 << 32 | 5).to_string(),
+        "all_reduce of 6 bf16 by sum, capture 2, position 5, one_shot_pull, private buffers"
     );
     assert_eq!(
         Call::Barrier {

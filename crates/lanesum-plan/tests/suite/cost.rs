@@ -1,6 +1,6 @@
 //! The cost model is sane: more bytes, more ranks and fewer cores never take less time.
 
-use lanesum_plan::{AlgorithmName, Buffers, Bytes, CostModel};
+use lanesum_plan::{AlgorithmName, Buffers, Bytes, CostModel, Link};
 use proptest::prelude::*;
 
 use crate::world;
@@ -53,15 +53,42 @@ fn an_algorithm_of_another_engine_has_no_cost() {
 }
 
 #[test]
-fn a_push_costs_a_launch_a_hop_and_twice_its_bytes_to_every_peer() {
+fn one_shot_costs_a_launch_a_hop_and_four_thirds_of_its_bytes_to_every_peer() {
     let push = |ranks, bytes| predict(ranks, None, AlgorithmName::OneShotPush, Buffers::Device, bytes);
     assert!((push(2, 0) - 3.0).abs() < 1e-9);
-    // 42 KiB to seven peers: 602,112 bytes at 25 GB/s are 24.1 us, adding is next to nothing.
-    assert!((27.0..27.6).contains(&push(8, 43_008)), "{}", push(8, 43_008));
+    // 42 KiB to seven peers: 401,408 bytes at 25 GB/s are 16.1 us, adding is next to nothing.
+    assert!((19.0..19.6).contains(&push(8, 43_008)), "{}", push(8, 43_008));
     // One more exchange waits once more.
     let chunk = CHUNK.get();
     let per_byte = (push(2, chunk) - push(2, 0)) / chunk as f64;
     assert!((push(2, 2 * chunk) - push(2, chunk) - 1.0 - per_byte * chunk as f64).abs() < 1e-6);
+}
+
+#[test]
+fn two_shots_cost_another_hop_and_carry_each_byte_twice() {
+    let push = |ranks, bytes| predict(ranks, None, AlgorithmName::TwoShotPush, Buffers::Device, bytes);
+    assert!((push(2, 0) - 4.0).abs() < 1e-9);
+    // 42 KiB in eight shards: 7/8 of it out and 7/8 of sums, 100,352 bytes at 25 GB/s are 4.0 us.
+    assert!((8.0..8.3).contains(&push(8, 43_008)), "{}", push(8, 43_008));
+    // Between two ranks it is one shot with a hop more.
+    let one = predict(2, None, AlgorithmName::OneShotPush, Buffers::Device, 43_008);
+    assert!((push(2, 43_008) - one - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn on_one_gpu_hops_are_shorter_and_bytes_nearly_free() {
+    let model = CostModel::new(world(4), None);
+    for name in [AlgorithmName::OneShotPush, AlgorithmName::TwoShotPush] {
+        let over = |link, bytes| {
+            let predicted = model
+                .over(link)
+                .predict_us(name, Buffers::Device, Bytes::new(bytes), CHUNK);
+            predicted.unwrap()
+        };
+        assert!(over(Link::OneGpu, 0) < over(Link::Pcie, 0));
+        let per_mib = |link| over(link, 1 << 20) - over(link, 0);
+        assert!(per_mib(Link::OneGpu) * 5.0 < per_mib(Link::Pcie));
+    }
 }
 
 proptest! {

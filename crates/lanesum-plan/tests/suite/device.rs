@@ -1,9 +1,9 @@
 //! Buffers of GPUs: each gate refuses with the ranks to blame.
 
 use lanesum_plan::{
-    AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Engine, Gate, Gpus, Limits, Path,
-    PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, ReductionTree, Refusal, Request, Topology,
-    Verdict, WORLD_MAX,
+    AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Engine, Gate, Gpus, Limits,
+    Operation, Path, PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, ReductionTree, Refusal, Request,
+    Topology, Verdict, WORLD_MAX,
 };
 use proptest::prelude::*;
 
@@ -78,6 +78,7 @@ fn every_standing_has_its_algorithm() {
         (1, 9, AlgorithmName::Alone, Path::None),
         (2, 0, AlgorithmName::HeaderOnly, Path::Peer),
         (8, 9, AlgorithmName::OneShotPush, Path::Peer),
+        (8, 9_000, AlgorithmName::TwoShotPush, Path::Peer),
     ] {
         let decided = with_gpus(ranks, gpus(ranks, ranks)).decide(&device(elements)).unwrap();
         assert_eq!(
@@ -212,22 +213,38 @@ fn each_engine_refuses_the_buffers_of_the_other() {
             .map(|candidate| candidate.algorithm)
             .collect::<Vec<_>>()
     };
-    assert_eq!(refused(Buffers::Private), [AlgorithmName::OneShotPush]);
-    assert_eq!(refused(Buffers::Shared), [AlgorithmName::OneShotPush]);
+    let pushes = [AlgorithmName::OneShotPush, AlgorithmName::TwoShotPush];
+    assert_eq!(refused(Buffers::Private), pushes);
+    assert_eq!(refused(Buffers::Shared), pushes);
     let pulls = [AlgorithmName::OneShotPull, AlgorithmName::TwoShotPull];
     assert_eq!(refused(Buffers::Device), pulls);
 }
 
 #[test]
 fn a_pin_binds_the_engine_that_has_it() {
-    for pinned in [
-        AlgorithmName::OneShotPull,
-        AlgorithmName::TwoShotPull,
-        AlgorithmName::OneShotPush,
-    ] {
+    for (pinned, ranks) in AlgorithmName::pinnable().flat_map(|pinned| [2, 5].map(|ranks| (pinned, ranks))) {
         let only = AlgorithmChoice::Only(pinned);
-        let plan = compiled(2, Some(gpus(2, 2)), only, Limits::default()).unwrap();
-        assert_eq!(plan.decide(&device(5)).unwrap().name(), AlgorithmName::OneShotPush);
+        let plan = compiled(ranks, Some(gpus(ranks, ranks)), only, Limits::default()).unwrap();
+        let auto = with_gpus(ranks, gpus(ranks, ranks));
+        let threshold = |plan: &Plan| plan.threshold(Operation::Sum, Dtype::Bf16, Buffers::Device);
+        for elements in [1, 5, 21_504, u64::MAX] {
+            let (name, chosen) = (
+                plan.decide(&device(elements)).unwrap().name(),
+                auto.decide(&device(elements)),
+            );
+            match pinned.engine() {
+                Some(Engine::Cuda) => assert_eq!((name, threshold(&plan)), (pinned, None)),
+                Some(Engine::Host) | None => {
+                    assert_eq!((name, threshold(&plan)), (chosen.unwrap().name(), threshold(&auto)));
+                }
+            }
+        }
+        let other = plan
+            .explain(&device(5))
+            .candidates
+            .into_iter()
+            .filter(|candidate| candidate.verdict == Verdict::Refused(Refusal::PinnedElsewhere { pinned }));
+        assert_eq!(other.count(), usize::from(pinned.engine() == Some(Engine::Cuda)));
         let host = plan.decide(&request(Dtype::F32, 5, Buffers::Private)).unwrap().name();
         let expected = match pinned.engine() {
             Some(Engine::Host) => pinned,
@@ -235,6 +252,50 @@ fn a_pin_binds_the_engine_that_has_it() {
         };
         assert_eq!(host, expected);
     }
+}
+
+#[test]
+fn two_shots_are_taken_from_where_fewer_bytes_outweigh_a_hop() {
+    let threshold = |ranks, distinct, dtype| {
+        let plan = with_gpus(ranks, gpus(ranks, distinct));
+        let Some(threshold) = plan.threshold(Operation::Max, dtype, Buffers::Device) else {
+            assert_eq!(
+                plan.decide(&request(dtype, u64::MAX, Buffers::Device)).unwrap().name(),
+                AlgorithmName::OneShotPush
+            );
+            return None;
+        };
+        let at = |elements| {
+            let explanation = plan.explain(&request(dtype, elements, Buffers::Device));
+            assert_eq!(explanation.two_shots_from, Some(threshold));
+            (explanation.chosen.unwrap(), explanation.predicted_us.unwrap())
+        };
+        let (below, from) = (at(threshold.get() - 1), at(threshold.get()));
+        assert_eq!(
+            (below.0, from.0),
+            (AlgorithmName::OneShotPush, AlgorithmName::TwoShotPush)
+        );
+        assert!((from.1 - below.1).abs() < 0.1, "costs meet where the algorithm changes");
+        Some(threshold.get() * dtype.size() as u64)
+    };
+    // Between two ranks both move as many bytes.
+    assert_eq!(threshold(2, 2, Dtype::Bf16), None);
+    assert_eq!(threshold(2, 1, Dtype::F32), None);
+    for (ranks, bytes) in [(3, 24_000..28_000), (4, 12_000..12_600), (8, 3_072..4_096)] {
+        for dtype in Dtype::ALL {
+            let found = threshold(ranks, ranks, dtype).unwrap();
+            assert!(bytes.contains(&found), "{ranks} ranks: {found}");
+            // Where all share one GPU, bytes are cheap; where only some do, links decide.
+            assert!(threshold(ranks, 1, dtype).unwrap() > 2 * found);
+            assert_eq!(threshold(ranks, ranks - 1, dtype), Some(found));
+        }
+    }
+    // Who has no decision has no threshold either.
+    let mut unproven = gpus(4, 4);
+    unproven.peers[1][0] = PeerVerdict::Unknown;
+    let threshold = |plan: Plan| plan.threshold(Operation::Sum, Dtype::F16, Buffers::Device);
+    assert_eq!(threshold(with_gpus(4, unproven)), None);
+    assert_eq!(threshold(with_gpus(1, gpus(1, 1))), None);
 }
 
 #[test]
@@ -264,6 +325,10 @@ fn ranks_that_share_a_gpu_are_counted() {
         text.contains("own_device     no       5 ranks share 2 GPUs, so the predicted times do not hold"),
         "{text}"
     );
+    let text = with_gpus(3, self::gpus(3, 1)).explain(&device(21_504)).to_string();
+    assert!(text.contains("3 ranks share 1 GPU, so no link is crossed"), "{text}");
+    let text = with_gpus(1, self::gpus(1, 1)).explain(&device(21_504)).to_string();
+    assert!(text.contains("own_device     yes      1 rank on 1 GPU"), "{text}");
 }
 
 #[test]
@@ -281,6 +346,16 @@ fn digests_tell_device_plans_apart() {
     for (place, one) in digests.iter().enumerate() {
         assert!(!digests[..place].contains(one));
     }
+    // So do the thresholds alone: lanes, capacities and proofs of these are the same.
+    let pinned = |algorithm| {
+        compiled(4, Some(gpus(4, 4)), algorithm, Limits::default())
+            .unwrap()
+            .digest()
+    };
+    let (one, two) = (AlgorithmName::OneShotPush, AlgorithmName::TwoShotPush);
+    assert_ne!(pinned(AlgorithmChoice::Only(one)), pinned(AlgorithmChoice::Only(two)));
+    assert_ne!(pinned(AlgorithmChoice::Auto), pinned(AlgorithmChoice::Only(two)));
+    assert_ne!(with_gpus(4, gpus(4, 4)).digest(), with_gpus(4, gpus(4, 1)).digest());
     // What decides nothing is not compared.
     let mut renamed = gpus(2, 2);
     renamed.ranks[0].name = "another name".to_owned();
@@ -307,18 +382,19 @@ fn a_topology_with_gpus_survives_its_json_and_one_without_may_leave_them_out() {
 fn people_can_read_why_a_push_runs_or_not() {
     let expected = "\
 all_reduce of 21,504 bf16 (42 KiB) by sum over 2 ranks, device buffers
-  runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 6.53 us
+  runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 5.38 us
   order of combination 0+1
 algorithms
   alone          refused: it is for one rank, and there are 2
   header_only    refused: it moves no payload, and there is one
   one_shot_pull  refused: it runs on engine host, which does not take device buffers
   two_shot_pull  refused: it runs on engine host, which does not take device buffers
-  one_shot_push  chosen, predicted 6.53 us
+  one_shot_push  chosen, predicted 5.38 us
+  two_shot_push  refused: predicted 6.38 us, the chosen one 5.38 us
 gates
   peers          yes      2 ranks
   payload        yes      42 KiB a rank
-  device_fit     yes      16 lanes of 16,384 packets each, 512 threads a block
+  device_fit     yes      32 lanes of 2,688 frames each, 512 threads a block
   peer_access    yes      proven for 2 ordered pairs of ranks
   own_device     yes      2 ranks on 2 GPUs
 ";
@@ -333,6 +409,7 @@ algorithms
   one_shot_pull  refused: it runs on engine host, which does not take device buffers
   two_shot_pull  refused: it runs on engine host, which does not take device buffers
   one_shot_push  refused: not every rank has attached a GPU
+  two_shot_push  refused: not every rank has attached a GPU
 gates
   peers          no       1 rank
   device_fit     no       not every rank has attached a GPU

@@ -50,6 +50,11 @@ fn faults_name_their_ranks_in_order_and_say_what_to_do() {
             "the GPU of rank 5 failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)",
         ),
         (
+            FaultKind::Overlap { rank: rank(2) },
+            vec![2],
+            "rank 2 ran two calls of one communicator at once (two replays, or a replay beside an eager call on another stream)",
+        ),
+        (
             FaultKind::Panicked { rank: rank(0) },
             vec![0],
             "the thread of rank 0 panicked",

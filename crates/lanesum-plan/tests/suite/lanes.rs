@@ -1,12 +1,12 @@
-//! Lanes fit the GPUs, and no packet of a message is lost between them.
+//! Lanes fit the GPUs, and no frame of a message is lost between them.
 
 use lanesum_plan::{
-    Algorithm, AlgorithmChoice, Buffers, Bytes, DeviceFit, Dtype, Elements, Gpus, Grid, Kernel, Limits, RankGpu,
-    Request, device_fit,
+    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, DeviceFit, Dtype, Elements, Gpus, Grid, Kernel, Limits,
+    Plan, RankGpu, Request, device_fit,
 };
 use proptest::prelude::*;
 
-use crate::device::{any_gpus, compiled, gpu, gpus, with_gpus};
+use crate::device::{any_gpus, compiled, gpu, gpus};
 use crate::{any_limits, request, world};
 
 fn fit(limits: Limits, ranks: &[RankGpu]) -> DeviceFit {
@@ -21,90 +21,148 @@ fn fit(limits: Limits, ranks: &[RankGpu]) -> DeviceFit {
 fn lanes_are_resident_together_on_the_smallest_and_most_shared_gpu() {
     let shape = |fit: DeviceFit| (fit.lanes(), fit.capacity(), fit.threads());
     let defaults = Limits::default();
-    assert_eq!(shape(fit(defaults, &[gpu(0, 132), gpu(1, 132)])), (16, 16_384, 512));
+    // 87,381 frames over 32 lanes are 2,730, rounded down to a multiple of 64.
+    assert_eq!(shape(fit(defaults, &[gpu(0, 132), gpu(1, 132)])), (32, 2_688, 512));
     assert_eq!(fit(defaults, &[gpu(0, 132), gpu(1, 10)]).lanes(), 10);
     assert_eq!(fit(defaults, &[gpu(0, 30), gpu(0, 30), gpu(0, 30)]).lanes(), 10);
     assert_eq!(fit(defaults, &[gpu(0, 0)]).lanes(), 1);
-    // 262,144 packets over 10 lanes, rounded down to whole warps.
-    assert_eq!(fit(defaults, &[gpu(0, 10)]).capacity(), 26_208);
+    assert_eq!(fit(defaults, &[gpu(0, 10)]).capacity(), 8_704);
     let narrow = |threads_per_block| RankGpu {
         threads_per_block,
         ..gpu(0, 8)
     };
     assert_eq!(fit(defaults, &[gpu(1, 8), narrow(100)]).threads(), 96);
     assert_eq!(fit(defaults, &[narrow(1)]).threads(), 32);
+    // 341 frames are five lanes of at least 64.
     let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
-    assert_eq!(shape(fit(smallest, &[gpu(0, 132)])), (16, 64, 512));
+    assert_eq!(shape(fit(smallest, &[gpu(0, 132)])), (5, 64, 512));
+}
+
+/// The plan of four ranks with a GPU each and one pinned algorithm.
+fn pinned(name: AlgorithmName, limits: Limits) -> Plan {
+    compiled(4, Some(gpus(4, 4)), AlgorithmChoice::Only(name), limits).unwrap()
 }
 
 #[test]
-fn short_messages_take_few_lanes() {
-    let plan = with_gpus(2, gpus(2, 2));
-    let grid = |dtype, elements| match plan.decide(&request(dtype, elements, Buffers::Device)) {
-        Ok(Algorithm::OneShotPush(push)) => push.grid(),
-        Ok(Algorithm::DeviceHeaderOnly(header)) => header.grid(),
-        other => panic!("{other:?}"),
-    };
-    let shape = |blocks, share| Grid {
-        blocks,
-        share,
-        threads: 512,
-        kernel: Kernel::OneShotPush,
-    };
-    assert_eq!(grid(Dtype::F32, 0), shape(1, 32));
-    assert_eq!(grid(Dtype::F32, 1), shape(1, 32));
-    assert_eq!(grid(Dtype::F32, 511), shape(1, 512));
-    assert_eq!(grid(Dtype::F32, 512), shape(2, 256));
-    // An odd last element has a packet of its own, the 512th.
-    assert_eq!(grid(Dtype::F16, 1_023), shape(2, 256));
-    // 42 KiB of bf16 are 10,752 packets.
-    assert_eq!(grid(Dtype::Bf16, 21_504), shape(16, 672));
-    // 4,100 packets in shares of 288: the last of 16 lanes would be left with nothing.
-    assert_eq!(grid(Dtype::F32, 4_100), shape(15, 288));
-    assert_eq!(grid(Dtype::F32, u64::MAX).blocks, 16);
+fn short_messages_take_few_lanes_and_small_blocks() {
+    for (name, kernel) in [
+        (AlgorithmName::OneShotPush, Kernel::OneShotPush),
+        (AlgorithmName::TwoShotPush, Kernel::TwoShotPush),
+    ] {
+        let plan = pinned(name, Limits::default());
+        let check = |dtype, elements, (blocks, share, threads)| {
+            let decided = plan.decide(&request(dtype, elements, Buffers::Device)).unwrap();
+            assert_eq!(decided.name(), name);
+            let expected = Grid {
+                blocks,
+                share,
+                threads,
+                kernel,
+            };
+            assert_eq!(decided.grid(), Some(expected), "{elements} {dtype}");
+        };
+        // Six elements of 16 bits are a frame, or three of 32.
+        for elements in [1, 5, 6, 7, 32 * 6] {
+            check(Dtype::Bf16, elements, (1, 32, 32));
+        }
+        check(Dtype::Bf16, 32 * 6 + 1, (1, 64, 64));
+        check(Dtype::F32, 96, (1, 32, 32));
+        check(Dtype::F32, 97, (1, 64, 64));
+        // 255 frames, and the 256th for an odd last element.
+        check(Dtype::F32, 765, (1, 256, 256));
+        check(Dtype::F32, 766, (2, 128, 128));
+        // 42 KiB of bf16 are 3,584 frames.
+        check(Dtype::Bf16, 21_504, (28, 128, 128));
+        // 4,100 frames in shares of 160: the last of 32 lanes would be left with nothing.
+        check(Dtype::F32, 12_300, (26, 160, 160));
+        check(Dtype::F32, 1 << 20, (32, 10_944, 512));
+        check(Dtype::F32, u64::MAX, (32, u64::MAX / 3 / 32 / 32 * 32 + 32, 512));
+    }
+    let header = pinned(AlgorithmName::TwoShotPush, Limits::default()).decide(&request(Dtype::F16, 0, Buffers::Device));
+    let grid = header.unwrap().grid().unwrap();
+    assert_eq!((grid.blocks, grid.share, grid.threads), (1, 32, 32));
+    assert_eq!(grid.kernel, Kernel::OneShotPush);
 }
 
-/// Grid, lanes, capacity and exchanges of what was decided, if it carries a payload.
-fn launched(decided: &Algorithm) -> Option<(Grid, u32, u32, u64)> {
+#[test]
+fn an_exchange_of_two_shots_moves_half_a_capacity_for_each_rank() {
+    let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
+    let one = |elements| match pinned(AlgorithmName::OneShotPush, smallest).decide(&frames(elements)) {
+        Ok(Algorithm::OneShotPush(push)) => push.exchanges(),
+        other => panic!("{other:?}"),
+    };
+    let two = |elements| match pinned(AlgorithmName::TwoShotPush, smallest).decide(&frames(elements)) {
+        Ok(Algorithm::TwoShotPush(push)) => {
+            assert_eq!(push.exchange(), 4 * 32);
+            push.exchanges()
+        }
+        other => panic!("{other:?}"),
+    };
+    // Five lanes with capacities of 64 frames.
+    for (count, exchanges) in [(1, (1, 1)), (5 * 128, (2, 1)), (5 * 128 + 1, (3, 2)), (5 * 256, (4, 2))] {
+        assert_eq!((one(count), two(count)), exchanges, "{count} frames");
+    }
+    assert_eq!(one(u64::MAX / 6), (u64::MAX / 30).next_multiple_of(32).div_ceil(64));
+}
+
+/// A request for so many frames.
+fn frames(count: u64) -> Request {
+    request(Dtype::F16, count * 6, Buffers::Device)
+}
+
+/// Grid, lanes, capacity, and how many exchanges move how many frames, of what was decided for a GPU.
+fn launched(decided: &Algorithm) -> Option<(Grid, u32, u32, (u64, u64))> {
     match decided {
         Algorithm::Alone(_) | Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => None,
-        Algorithm::DeviceAlone(alone) => Some((alone.grid(), alone.lanes(), alone.capacity(), u64::MAX)),
-        Algorithm::DeviceHeaderOnly(header) => Some((header.grid(), header.lanes(), header.capacity(), 1)),
-        Algorithm::OneShotPush(push) => Some((push.grid(), push.lanes(), push.capacity(), push.exchanges())),
-        Algorithm::TwoShotPush(push) => Some((push.grid(), push.lanes(), push.capacity(), push.exchanges())),
+        Algorithm::DeviceAlone(alone) => Some((alone.grid(), alone.lanes(), alone.capacity(), (u64::MAX, 1))),
+        Algorithm::DeviceHeaderOnly(header) => Some((header.grid(), header.lanes(), header.capacity(), (1, 1))),
+        Algorithm::OneShotPush(push) => {
+            let exchanges = (push.exchanges(), push.capacity().into());
+            Some((push.grid(), push.lanes(), push.capacity(), exchanges))
+        }
+        Algorithm::TwoShotPush(push) => {
+            let exchanges = (push.exchanges(), push.exchange());
+            Some((push.grid(), push.lanes(), push.capacity(), exchanges))
+        }
     }
 }
 
+const PUSHES: [AlgorithmChoice; 3] = [
+    AlgorithmChoice::Auto,
+    AlgorithmChoice::Only(AlgorithmName::OneShotPush),
+    AlgorithmChoice::Only(AlgorithmName::TwoShotPush),
+];
+
 proptest! {
     #[test]
-    fn no_packet_is_lost_and_no_lane_overflows(
+    fn no_frame_is_lost_and_no_lane_overflows(
         gpus in any_gpus(),
         limits in any_limits(),
         dtype in proptest::sample::select(&Dtype::ALL[..]),
         elements in prop_oneof![0_u64..100_000, 0_u64..1 << 40, any::<u64>()],
+        choice in proptest::sample::select(&PUSHES[..]),
     ) {
-        let plan = compiled(gpus.ranks.len(), Some(gpus), AlgorithmChoice::Auto, limits).unwrap();
+        let plan = compiled(gpus.ranks.len(), Some(gpus), choice, limits).unwrap();
         let Ok(decided) = plan.decide(&Request {
             elements: Elements::new(elements),
             ..request(dtype, 0, Buffers::Device)
         }) else {
             return Ok(());
         };
-        let (grid, lanes, capacity, exchanges) = launched(&decided).unwrap();
-        let packets = elements.div_ceil(4 / dtype.size() as u64);
-        prop_assert!((1..=lanes).contains(&grid.blocks) && lanes <= 16);
+        let (grid, lanes, capacity, (exchanges, moved)) = launched(&decided).unwrap();
+        let frames = elements.div_ceil(12 / dtype.size() as u64);
+        prop_assert!((1..=lanes).contains(&grid.blocks) && lanes <= 32);
         prop_assert!((32..=512).contains(&grid.threads) && grid.threads % 32 == 0);
-        prop_assert!(capacity >= 64 && capacity % 32 == 0);
-        prop_assert!(u64::from(lanes) * u64::from(capacity) * 4 <= limits.staging.get());
-        // All packets have a lane, and the last lane has some.
-        prop_assert!(u128::from(grid.share) * u128::from(grid.blocks) >= u128::from(packets));
-        prop_assert!(grid.blocks == 1 || grid.share * u64::from(grid.blocks - 1) < packets);
-        if elements < 1 << 40 {
-            prop_assert!(grid.share >= 32 && grid.share % 32 == 0);
-            prop_assert!(grid.blocks == 1 || grid.share >= 256);
-        }
+        prop_assert!(capacity >= 64 && capacity % 64 == 0);
+        prop_assert!(u64::from(lanes) * u64::from(capacity) * 12 <= limits.staging.get());
+        // All frames have a lane, and the last lane has some.
+        prop_assert!(u128::from(grid.share) * u128::from(grid.blocks) >= u128::from(frames));
+        prop_assert!(grid.blocks == 1 || grid.share * u64::from(grid.blocks - 1) < frames);
+        prop_assert!(grid.share >= 32 && grid.share % 32 == 0);
+        prop_assert!(grid.blocks == 1 || grid.share >= 128);
+        prop_assert!(u64::from(grid.threads) <= grid.share);
         // Lane 0 has a whole share unless it is the only one.
-        let first = grid.share.min(packets);
-        prop_assert!(u128::from(exchanges) * u128::from(capacity) >= u128::from(first));
+        let first = grid.share.min(frames);
+        prop_assert!(u128::from(exchanges) * u128::from(moved) >= u128::from(first));
     }
 }

@@ -9,9 +9,10 @@ use proptest::prelude::*;
 
 use crate::{any_host_request, any_limits, compile, decided, plan, request, topology, world};
 
-const PAYLOAD_CHOICES: [AlgorithmChoice; 4] = [
+const PAYLOAD_CHOICES: [AlgorithmChoice; 5] = [
     AlgorithmChoice::Auto,
     AlgorithmChoice::Only(AlgorithmName::OneShotPush),
+    AlgorithmChoice::Only(AlgorithmName::TwoShotPush),
     AlgorithmChoice::Only(AlgorithmName::OneShotPull),
     AlgorithmChoice::Only(AlgorithmName::TwoShotPull),
 ];
@@ -202,7 +203,11 @@ fn only_pins_but_one_rank_and_no_elements_stay_what_they_are() {
             AlgorithmName::Alone | AlgorithmName::HeaderOnly => {
                 let error = pinned.unwrap_err();
                 assert!(matches!(&error, PlanError::Inadmissible { algorithm, .. } if *algorithm == name));
-                assert!(error.hint().unwrap().contains("two_shot_pull"));
+                let hint = error.hint().unwrap();
+                assert!(
+                    AlgorithmName::pinnable().all(|name| hint.contains(name.name())),
+                    "{hint}"
+                );
             }
             AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => {
                 let (pinned, auto) = (pinned.unwrap(), plan(3, None));
@@ -348,6 +353,7 @@ algorithms
   one_shot_pull  refused: there is nothing to exchange
   two_shot_pull  refused: there is nothing to exchange
   one_shot_push  refused: it runs on engine cuda, which does not take private buffers
+  two_shot_push  refused: it runs on engine cuda, which does not take private buffers
 gates
   peers          yes      2 ranks
   payload        no       zero elements

@@ -109,7 +109,7 @@ fn a_choice_is_auto_or_an_algorithm() {
     assert_eq!(error.to_string(), "there is no algorithm named \"fastest\"");
     assert_eq!(
         error.hint().unwrap(),
-        "one of: auto, alone, header_only, one_shot_pull, two_shot_pull, one_shot_push"
+        "one of: auto, alone, header_only, one_shot_pull, two_shot_pull, one_shot_push, two_shot_push"
     );
     assert_eq!(serde_json::to_string(&AlgorithmChoice::Auto).unwrap(), "\"auto\"");
 }
