@@ -177,4 +177,27 @@ mod tests {
         };
         assert_eq!(told(&record, rank(1)), late);
     }
+
+    #[test]
+    fn two_calls_at_once_are_blamed_on_the_rank_that_ran_them() {
+        let record = Record {
+            kind: RecordKind::Overlap,
+            by: 1,
+            ranks: RankSet::only(3),
+            epoch: 9,
+            waited_us: 0,
+            phase: Phase::Header,
+            ours: [0; 4],
+            theirs: [0; 4],
+        };
+        let rank = |index| Rank::new(index).unwrap();
+        let overlap = |index| FaultKind::Overlap { rank: rank(index) };
+        assert_eq!(told(&record, rank(1)), overlap(3));
+        // One that names nobody means who wrote it.
+        let anonymous = Record {
+            ranks: RankSet::default(),
+            ..record
+        };
+        assert_eq!(told(&anonymous, rank(1)), overlap(1));
+    }
 }

@@ -96,22 +96,13 @@ impl DeviceRecord {
         // Relaxed: the acquire in `has_failed` has ordered them.
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let words = |words: &[AtomicU64; 4]| core::array::from_fn(|index| word(&words[index]));
-        let kind = match word(&self.kind) {
-            1 => RecordKind::Died,
-            2 => RecordKind::Late,
-            3 => RecordKind::Mismatch,
-            4 => RecordKind::Departed,
-            6 => RecordKind::Panicked,
-            8 => RecordKind::Overlap,
-            _ => RecordKind::Corrupt,
-        };
         let phase = match word(&self.phase) {
             3 => Phase::Data,
             _ => Phase::Header,
         };
         DeviceFault {
             record: Record {
-                kind,
+                kind: RecordKind::from_code(word(&self.kind)),
                 by: word(&self.by) as usize % layout::WORLD_MAX,
                 ranks: RankSet::from_bits(word(&self.ranks)),
                 epoch: word(&self.epoch),

@@ -18,25 +18,44 @@ pub enum Phase {
     Data,
 }
 
-/// What happened, as a rank tells it to its peers.
+/// What happened, as a rank tells it to its peers. Kernels know the same numbers: `KIND_*` in `kernels/layout.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// A peer's process ended.
-    Died,
+    Died = 1,
     /// Peers did not come before the deadline.
-    Late,
+    Late = 2,
     /// A peer called something else.
-    Mismatch,
+    Mismatch = 3,
     /// A peer closed its communicator.
-    Departed,
+    Departed = 4,
     /// A peer announced something impossible.
-    Corrupt,
+    Corrupt = 5,
     /// The reporting rank's own thread panicked.
-    Panicked,
+    Panicked = 6,
     /// The driver of the reporting rank's GPU refused or failed.
-    Device,
+    Device = 7,
     /// Two calls of one communicator ran on the reporting rank's GPU at once.
-    Overlap,
+    Overlap = 8,
+}
+
+impl RecordKind {
+    const ALL: [RecordKind; 8] = [
+        RecordKind::Died,
+        RecordKind::Late,
+        RecordKind::Mismatch,
+        RecordKind::Departed,
+        RecordKind::Corrupt,
+        RecordKind::Panicked,
+        RecordKind::Device,
+        RecordKind::Overlap,
+    ];
+
+    /// What a number in a record stands for. Those that nobody writes come from a rank that is corrupt.
+    pub(crate) fn from_code(code: u64) -> RecordKind {
+        let known = RecordKind::ALL.into_iter().find(|kind| *kind as u64 == code);
+        known.unwrap_or(RecordKind::Corrupt)
+    }
 }
 
 /// A rank's first fault.
@@ -67,23 +86,13 @@ pub(crate) const FAILED: u64 = 2;
 impl Status {
     /// Writes the record, then the status. Called once a rank, by its owner.
     pub(crate) fn fail(&self, record: &Record) {
-        let kind = match record.kind {
-            RecordKind::Died => 1,
-            RecordKind::Late => 2,
-            RecordKind::Mismatch => 3,
-            RecordKind::Departed => 4,
-            RecordKind::Corrupt => 5,
-            RecordKind::Panicked => 6,
-            RecordKind::Device => 7,
-            RecordKind::Overlap => 8,
-        };
         let phase = match record.phase {
             Phase::Header => 0,
             Phase::Result => 1,
             Phase::Closing => 2,
             Phase::Data => 3,
         };
-        self.kind.store(kind, Ordering::Relaxed);
+        self.kind.store(record.kind as u64, Ordering::Relaxed);
         self.by.store(record.by as u64, Ordering::Relaxed);
         self.ranks.store(record.ranks.bits(), Ordering::Relaxed);
         self.epoch.store(record.epoch, Ordering::Relaxed);
@@ -111,16 +120,6 @@ impl Status {
     /// On the heap, so that the results of waits stay a few words.
     #[cold]
     fn copy(&self) -> Box<Record> {
-        let kind = match self.kind.load(Ordering::Relaxed) {
-            1 => RecordKind::Died,
-            2 => RecordKind::Late,
-            3 => RecordKind::Mismatch,
-            4 => RecordKind::Departed,
-            6 => RecordKind::Panicked,
-            7 => RecordKind::Device,
-            8 => RecordKind::Overlap,
-            _ => RecordKind::Corrupt,
-        };
         let phase = match self.phase.load(Ordering::Relaxed) {
             1 => Phase::Result,
             2 => Phase::Closing,
@@ -128,7 +127,7 @@ impl Status {
             _ => Phase::Header,
         };
         Box::new(Record {
-            kind,
+            kind: RecordKind::from_code(self.kind.load(Ordering::Relaxed)),
             by: self.by.load(Ordering::Relaxed) as usize % crate::layout::WORLD_MAX,
             ranks: RankSet::from_bits(self.ranks.load(Ordering::Relaxed)),
             epoch: self.epoch.load(Ordering::Relaxed),
@@ -137,5 +136,21 @@ impl Status {
             ours: core::array::from_fn(|index| self.ours[index].load(Ordering::Relaxed)),
             theirs: core::array::from_fn(|index| self.theirs[index].load(Ordering::Relaxed)),
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::RecordKind;
+
+    #[test]
+    fn every_kind_has_a_number_and_every_number_a_kind() {
+        for (place, kind) in RecordKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place + 1);
+            assert_eq!(RecordKind::from_code(kind as u64), kind);
+        }
+        for code in [0, 9, u64::MAX] {
+            assert_eq!(RecordKind::from_code(code), RecordKind::Corrupt);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod fault;
 mod lanes;
 mod oracle;
 mod plan;
+mod push;
 mod topology;
 mod tree;
 mod words;
