@@ -1,5 +1,6 @@
 //! One GPU and the context of this process on it.
 
+use core::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,14 @@ pub(crate) struct Inner {
 pub(crate) struct Current<'a> {
     inner: &'a Inner,
     pushed: bool,
+}
+
+/// Calls that concern nothing recorded do not spoil what this thread captures while the value lives.
+pub(crate) struct Relaxed {
+    driver: &'static Driver,
+    before: i32,
+    /// The mode is the thread's.
+    thread: PhantomData<*mut ()>,
 }
 
 /// What is known of the driver before any device is opened.
@@ -152,6 +161,30 @@ impl Device {
     #[inline]
     pub(crate) fn current(&self) -> Result<Current<'_>, CudaError> {
         self.inner.current()
+    }
+
+    /// Lets this thread make calls, for as long as the value lives, that would spoil its captures if they could concern what is
+    /// recorded: those that take or free memory, ask or wait. The caller sees to it that they do not.
+    pub(crate) fn relaxed(&self) -> Result<Relaxed, CudaError> {
+        let driver = self.inner.driver;
+        let mut mode = CAPTURE_RELAXED;
+        driver.check("cuThreadExchangeStreamCaptureMode", || {
+            // SAFETY: `mode` outlives the call, which leaves there what was before.
+            unsafe { (driver.table.cuThreadExchangeStreamCaptureMode)(&mut mode) }
+        })?;
+        Ok(Relaxed {
+            driver,
+            before: mode,
+            thread: PhantomData,
+        })
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        // SAFETY: `before` outlives the call. It was the mode of this thread, where the value has stayed; a refusal leaves it
+        // relaxed.
+        unsafe { (self.driver.table.cuThreadExchangeStreamCaptureMode)(&mut self.before) };
     }
 }
 

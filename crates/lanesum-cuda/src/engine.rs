@@ -9,12 +9,13 @@ use lanesum_segment::Record;
 
 use crate::device::{Device, await_device};
 use crate::error::CudaError;
+use crate::event::Event;
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
 use crate::shared::{GRACE, Pending, Shared};
 use crate::staged::{Staged, launch, launch_here};
-use crate::stream::{Event, RawStream, Stream, is_capturing};
+use crate::stream::{Mode, RawStream, Stream, mode};
 
 /// The longest wait of a kernel where the display's watchdog would end it.
 const WATCHDOG: Duration = Duration::from_secs(1);
@@ -257,7 +258,7 @@ impl Engine {
     fn admit(&self, operands: &DeviceOperands, call: [u64; 4]) -> Result<(), Unqueued> {
         let stream = operands.stream;
         let broke = |error: CudaError| self.broke(&error, call);
-        if is_capturing(self.device(), stream).map_err(broke)? {
+        if mode(self.device(), stream).map_err(broke)? != Mode::Runs {
             return Err(Unqueued::Capturing);
         }
         let mut last = self.last.borrow_mut();
@@ -265,12 +266,12 @@ impl Engine {
             Some(before) if before.stream == stream => return Ok(()),
             Some(before) => {
                 // Its end would be a node of that graph, and waiting for it would pull this call into the graph.
-                if is_capturing(self.device(), before.stream).map_err(broke)? {
+                if mode(self.device(), before.stream).map_err(broke)? != Mode::Runs {
                     return Err(Unqueued::Capturing);
                 }
                 let ordered = self
                     .order()
-                    .and_then(|order| order.record(before.stream).and_then(|()| order.hold(stream)));
+                    .and_then(|order| order.mark(before.stream).and_then(|()| order.hold(stream)));
                 ordered.map_err(broke)?;
             }
             None => {}

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::capture_trouble::CaptureTrouble;
 use crate::driver::types::{Code, code};
 
 /// Why a CUDA device can't be used, or no longer.
@@ -95,6 +96,23 @@ pub enum CudaError {
         /// Elements on the device.
         device: usize,
     },
+    /// Something that a capture into a graph forbids.
+    #[error("{call} was refused: {trouble}")]
+    Capture {
+        /// The call.
+        call: &'static str,
+        /// What is forbidden.
+        trouble: CaptureTrouble,
+    },
+    /// The device has not come to an event yet.
+    #[error("the device has not come to the {which} event yet")]
+    NotReached {
+        /// Which of the two.
+        which: &'static str,
+    },
+    /// A time was asked of an event that was never recorded.
+    #[error("one of the two events was never recorded")]
+    Unrecorded,
     /// Any other refusal.
     #[error("{call} failed: {name} ({text})")]
     Driver {
@@ -113,8 +131,16 @@ impl CudaError {
     pub(crate) fn of(call: &'static str, code: Code, name: String, text: String) -> Self {
         match code {
             code::NO_DEVICE => Self::NoDevice,
-            _ => Self::Driver { call, code, name, text },
+            _ => match CaptureTrouble::of(code) {
+                Some(trouble) => Self::Capture { call, trouble },
+                None => Self::Driver { call, code, name, text },
+            },
         }
+    }
+
+    /// Whether only a capture stands in the way: the device is well.
+    pub(crate) fn is_of_capture(&self) -> bool {
+        matches!(self, Self::Capture { .. })
     }
 
     /// Names what memory was for, where none was left.
@@ -140,7 +166,10 @@ impl CudaError {
             | Self::NoImage { .. }
             | Self::Late { .. }
             | Self::Lengths { .. }
-            | Self::Description { .. } => None,
+            | Self::Description { .. }
+            | Self::Capture { .. }
+            | Self::NotReached { .. }
+            | Self::Unrecorded => None,
         }
     }
 
@@ -172,6 +201,11 @@ impl CudaError {
             }
             Self::Lengths { .. } => "give buffers of the same length",
             Self::Description { .. } => "check that all ranks run the same build",
+            Self::Capture { trouble, .. } => trouble.hint(),
+            Self::NotReached { .. } => "wait for the stream that it was recorded on first",
+            Self::Unrecorded => {
+                "record both events on streams, outside of captures, before asking for the time between them"
+            }
             Self::Driver { code, .. } => return Self::hint_for(*code).to_owned(),
         };
         fixed.to_owned()

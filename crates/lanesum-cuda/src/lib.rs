@@ -5,14 +5,18 @@
 //! sure that bytes arrive; [`Engine::new`] is what calls are made with. The kernels and their contracts are in `kernels/`.
 
 mod buffer;
+mod capture_trouble;
 mod device;
 mod driver;
 mod engine;
 mod error;
+mod event;
+mod graph;
 mod images;
 mod inbox;
 mod layout;
 mod module;
+mod nvtx;
 mod program;
 mod retired;
 mod shared;
@@ -20,9 +24,13 @@ mod staged;
 mod stream;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Scalar};
+pub use capture_trouble::CaptureTrouble;
 pub use device::{Device, DriverFacts, device_count, driver};
 pub use engine::{DeviceOperands, Engine, FarewellKind, Notifier, Unqueued};
 pub use error::CudaError;
+pub use event::Event;
+pub use graph::{Capture, Graph};
+pub use nvtx::{Range, range};
 pub use shared::{Completed, Pending, Unfinished};
 pub use staged::Staged;
 pub use stream::{RawStream, Stream};

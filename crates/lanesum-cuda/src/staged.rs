@@ -14,12 +14,14 @@ use crate::buffer::Memory;
 use crate::device::Device;
 use crate::driver::types::*;
 use crate::error::CudaError;
+use crate::event::Event;
 use crate::inbox::{Inbox, Offer};
 use crate::layout::{self, Notice, WORLD_MAX};
 use crate::module::Module;
+use crate::nvtx;
 use crate::retired;
 use crate::shared::HostMemory;
-use crate::stream::{Event, RawStream, Stream};
+use crate::stream::{RawStream, Stream};
 
 /// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
 const PROOF_PATIENCE: Duration = Duration::from_millis(20);
@@ -57,6 +59,7 @@ impl Staged {
         first_epoch: u64,
         deadline: Duration,
     ) -> Result<Self, CudaError> {
+        nvtx::load();
         let module = Module::load(device, world.get())?;
         let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
         let (own, offer, descriptor) = Inbox::create(device, bytes)?;
@@ -68,7 +71,7 @@ impl Staged {
         let staged = Self {
             local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
             mapped: Arc::new(HostMemory::new(device)?),
-            order: Event::new(device)?,
+            order: Event::untimed(device)?,
             device: device.clone(),
             rank,
             world,

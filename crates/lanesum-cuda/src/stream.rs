@@ -1,10 +1,11 @@
-//! Streams and events.
+//! Streams, and what becomes of what is enqueued on them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use core::ffi::c_void;
 
+use crate::capture_trouble::CaptureTrouble;
 use crate::device::{Device, await_device};
 use crate::driver::types::*;
 use crate::error::CudaError;
@@ -85,13 +86,37 @@ impl Drop for Owned {
     }
 }
 
+/// What becomes of what is enqueued on a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It runs.
+    Runs,
+    /// It is recorded into a graph.
+    Recorded,
+    /// Nothing: a capture that has become invalid waits for its end.
+    Invalid,
+    /// Nothing: the default stream waits for streams that are being captured.
+    Blocked,
+}
+
+/// A capture under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CaptureInfo {
+    /// The driver's number for it, never used again in this process.
+    pub(crate) id: u64,
+    /// What is recorded, while the capture lasts.
+    pub(crate) graph: GraphHandle,
+}
+
 /// Whether all that was enqueued on a stream is done. One that is being captured is not asked, as asking would spoil the capture: it
 /// counts as busy.
 pub(crate) fn query(device: &Device, stream: RawStream) -> Result<bool, CudaError> {
-    if is_capturing(device, stream)? {
-        return Ok(false);
+    match mode(device, stream)? {
+        Mode::Runs => {}
+        Mode::Recorded | Mode::Invalid | Mode::Blocked => return Ok(false),
     }
     let _current = device.current()?;
+    let _relaxed = device.relaxed()?;
     let driver = device.driver();
     // SAFETY: the caller's stream lives, as calls that take streams ask for.
     match unsafe { (driver.table.cuStreamQuery)(StreamHandle(stream.0)) } {
@@ -102,69 +127,48 @@ pub(crate) fn query(device: &Device, stream: RawStream) -> Result<bool, CudaErro
     }
 }
 
-/// Whether what is enqueued on a stream is recorded into a graph instead of run.
+/// What becomes of what is enqueued on a stream.
 #[inline]
-pub(crate) fn is_capturing(device: &Device, stream: RawStream) -> Result<bool, CudaError> {
+pub(crate) fn mode(device: &Device, stream: RawStream) -> Result<Mode, CudaError> {
     let _current = device.current()?;
     let driver = device.driver();
     let mut status = 0;
     // SAFETY: `status` outlives the call, the stream is the caller's.
     match unsafe { (driver.table.cuStreamIsCapturing)(StreamHandle(stream.0), &mut status) } {
-        code::SUCCESS => Ok(status != 0),
-        // The default stream, while another stream that waits for it is captured.
-        refused if code::CAPTURE.contains(&refused) => Ok(true),
+        code::SUCCESS => Ok(match status {
+            CAPTURE_ACTIVE => Mode::Recorded,
+            CAPTURE_INVALIDATED => Mode::Invalid,
+            _ => Mode::Runs,
+        }),
+        refused if code::CAPTURE.contains(&refused) => Ok(Mode::Blocked),
         other => Err(driver.error("cuStreamIsCapturing", other)),
     }
 }
 
-/// A point in a stream, to order another one by.
-#[derive(Debug)]
-pub(crate) struct Event {
-    device: Device,
-    handle: EventHandle,
-}
-
-impl Event {
-    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
-        let _current = device.current()?;
-        let driver = device.driver();
-        let mut handle = EventHandle::NULL;
-        driver.check("cuEventCreate", || {
-            // SAFETY: `handle` outlives the call, the context is current.
-            unsafe { (driver.table.cuEventCreate)(&mut handle, NO_TIMING) }
-        })?;
-        Ok(Self {
-            device: device.clone(),
-            handle,
-        })
-    }
-
-    /// Marks the present end of a stream.
-    pub(crate) fn record(&self, stream: RawStream) -> Result<(), CudaError> {
-        let _current = self.device.current()?;
-        let driver = self.device.driver();
-        driver.check("cuEventRecord", || {
-            // SAFETY: both live: the event is this one, the stream the caller's.
-            unsafe { (driver.table.cuEventRecord)(self.handle, StreamHandle(stream.0)) }
-        })
-    }
-
-    /// Lets what a stream gets from now on wait for the event.
-    pub(crate) fn hold(&self, stream: RawStream) -> Result<(), CudaError> {
-        let _current = self.device.current()?;
-        let driver = self.device.driver();
-        driver.check("cuStreamWaitEvent", || {
-            // SAFETY: both live: the event is this one, the stream the caller's.
-            unsafe { (driver.table.cuStreamWaitEvent)(StreamHandle(stream.0), self.handle, 0) }
-        })
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        if let Ok(_current) = self.device.current() {
-            // SAFETY: made by `new`, destroyed once.
-            unsafe { (self.device.driver().table.cuEventDestroy_v2)(self.handle) };
+/// The capture that a stream is part of. One that has ended or become invalid meanwhile is an error.
+pub(crate) fn capture_info(device: &Device, stream: RawStream) -> Result<CaptureInfo, CudaError> {
+    let _current = device.current()?;
+    let driver = device.driver();
+    let call = "cuStreamGetCaptureInfo";
+    let (mut status, mut id, mut graph) = (0, 0, GraphHandle::NULL);
+    driver.check(call, || {
+        // SAFETY: what is written to outlives the call, the stream is the caller's; what is not asked for may be null.
+        unsafe {
+            (driver.table.cuStreamGetCaptureInfo_v2)(
+                StreamHandle(stream.0),
+                &mut status,
+                &mut id,
+                &mut graph,
+                core::ptr::null_mut(),
+                core::ptr::null_mut(),
+            )
         }
+    })?;
+    match status {
+        CAPTURE_ACTIVE => Ok(CaptureInfo { id, graph }),
+        _ => Err(CudaError::Capture {
+            call,
+            trouble: CaptureTrouble::Invalidated,
+        }),
     }
 }

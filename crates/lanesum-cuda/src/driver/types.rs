@@ -39,7 +39,16 @@ handles! {
     StreamHandle;
     /// `CUevent`
     EventHandle;
+    /// `CUgraph`
+    GraphHandle;
+    /// `CUgraphExec`
+    ExecutableHandle;
+    /// `CUuserObject`
+    UserObjectHandle;
 }
+
+/// `CUhostFn`
+pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
 /// `CUmemGenericAllocationHandle`
 pub(crate) type AllocationHandle = u64;
@@ -104,6 +113,8 @@ pub(crate) mod code {
     pub(crate) const NO_BINARY_FOR_GPU: Code = 209;
     pub(crate) const INVALID_PTX: Code = 218;
     pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
+    pub(crate) const INVALID_HANDLE: Code = 400;
+    pub(crate) const ILLEGAL_STATE: Code = 401;
     pub(crate) const NOT_READY: Code = 600;
     pub(crate) const NOT_PERMITTED: Code = 800;
     pub(crate) const NOT_SUPPORTED: Code = 801;
@@ -139,6 +150,20 @@ pub(crate) const READ_WRITE: i32 = 3;
 pub(crate) const HOST_MAPPED: u32 = 3;
 /// `CU_STREAM_NON_BLOCKING`
 pub(crate) const NON_BLOCKING: u32 = 1;
+/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`
+pub(crate) const CAPTURE_ACTIVE: i32 = 1;
+/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`
+pub(crate) const CAPTURE_INVALIDATED: i32 = 2;
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`
+pub(crate) const CAPTURE_THREAD_LOCAL: i32 = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub(crate) const CAPTURE_RELAXED: i32 = 2;
+/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`
+pub(crate) const NO_DESTRUCTOR_SYNC: u32 = 1;
+/// `CU_GRAPH_USER_OBJECT_MOVE`
+pub(crate) const MOVE_REFERENCE: u32 = 1;
+/// `CU_EVENT_DEFAULT`
+pub(crate) const TIMING: u32 = 0;
 /// `CU_EVENT_DISABLE_TIMING`
 pub(crate) const NO_TIMING: u32 = 2;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`
