@@ -3,27 +3,31 @@
 #pragma once
 #include "platform.cuh"
 
-// The most ranks that kernels serve, lanes of a communicator, and threads of a block.
+// The most ranks that kernels serve, lanes of a communicator, and threads of a block: kernels of many ranks need more registers.
 #define LANESUM_WORLD_MAX 8
 #define LANESUM_LANES_MAX 32
-#ifndef LANESUM_THREADS
-#define LANESUM_THREADS 512
-#endif
+#define LANESUM_THREADS_FEW 768
+#define LANESUM_THREADS_MANY 512
+#define LANESUM_THREADS (LANESUM_WORLD <= 4 ? LANESUM_THREADS_FEW : LANESUM_THREADS_MANY)
 // Words that a proof of peer access writes for each pair.
 #define LANESUM_PROOF_WORDS 512
 
 // A lane is one block of every rank: it has epochs, headers and inboxes of its own, so no lane ever waits for another.
 struct Lane {
-    u64 epoch;   // of the next exchange
-    u64 ticket;  // of the last call that it has finished; released at device scope after its output
+    u64 word;    // epoch of the next exchange, and LANE_* bits
+    u64 ticket;  // of the last eager call that it has finished
 };
+#define LANE_RUNNING (1ull << 63)   // a block is in a call
+#define LANE_POISONED (1ull << 62)  // a call has failed: calls write NaN and return. In all lanes, of lane 0 first
+#define LANE_ENDED (1ull << 61)     // the communicator has ended: calls write NaN and return
+#define LANE_EPOCH ((1ull << 60) - 1)
 
 // State of a rank that only its own device writes.
 struct Local {
     Lane lanes[LANESUM_LANES_MAX];
-    u64 poison;     // not 0: calls write NaN and return
-    u64 claimed;    // not 0: a thread has claimed to write the error record
-    u64 ignored[6];
+    u64 calls;                         // that lane 0 has finished well
+    u64 waited_ns[LANESUM_WORLD_MAX];  // for each peer that was not there yet, by lane 0
+    u64 ignored[7];
 };
 
 // What a rank tells of its first fault: twin of the host's record. Words that nobody reads before `state` is FILLED.
@@ -38,7 +42,7 @@ struct Record {
     u64 ours[4];   // the call of `by`
     u64 theirs[4]; // the call it was compared with
     u64 call[4];   // the call of the rank that passes this on
-    u64 ticket;    // of that call; 0 in alerts
+    u64 ticket;    // of that call, or of the first eager one after it if it was captured; 0 in alerts
 };
 
 // Host memory that this rank's device reads and writes across the bus, in cold paths and once a call.
@@ -52,13 +56,14 @@ struct Mapped {
     u64 ignored3[12];
 };
 
-// Memory of a rank that its peers write and only it reads. `data` of [2 halves][lanes][world][capacity] words follows.
+// Memory of a rank that its peers write and only it reads. `data` of [2 halves][lanes][leaves][capacity] frames
+// follows, two words each. What calls use is ordered by the leaves of the tree; ranks are named where something goes wrong.
 struct Inbox {
-    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];  // tag in the low half, digest in the high one
-    Record alerts[LANESUM_WORLD_MAX];                      // why a peer has failed
+    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];  // by leaf; low half of the epoch below the digest
+    Record alerts[LANESUM_WORLD_MAX];                      // by rank: why a peer has failed
     u64 ignored[352];
     u64 proof[LANESUM_WORLD_MAX][LANESUM_PROOF_WORDS];
-    u64 data[1];
+    u64 data[2];
 };
 
 // One call, by value.
@@ -66,20 +71,24 @@ struct Launch {
     const u8* input;
     u8* output;
     u64 elements;
-    u64 share;    // packets of each lane but the last, which may have fewer
-    u64 ticket;   // from 1, ascending
+    u64 frames;   // of the message, the last of which may be cut off
+    u32 share;        // frames of each lane but the last
+    u32 tail;         // frames of the last lane
+    u32 plain_share;  // of a share, the first frames, which are whole; 0 if input or output is not aligned to 4 bytes
+    u32 plain_tail;   // the same of the last lane
+    u64 ticket;   // from 1, ascending; 0 for a call that is part of a graph
     u64 call[4];  // the call in words
     u32 digest;
-    u32 flags;     // FLAG_*
+    u32 canonical;  // not 0: the tree is canonical, and `program` need not be read
     u32 rank;      // this one
     u32 position;  // of this rank among the leaves of the tree
     u32 lanes;     // of the communicator, not of this call
-    u32 capacity;  // packets that a lane moves in one exchange
+    u32 capacity;  // frames from each rank that a lane takes in one exchange; even
     u64 order;     // byte p: the rank that is leaf p
     u64 program;   // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
     Local* local;
     Mapped* mapped;
-    Inbox* inboxes[LANESUM_WORLD_MAX];  // by rank, this one's too
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too
 };
 
 // A notice to all peers, or a proof of access to them.
@@ -88,11 +97,9 @@ struct Notice {
     u64 nonce;  // of a proof
     u32 rank;
     u32 world;
-    Inbox* inboxes[LANESUM_WORLD_MAX];
+    Local* local;
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by rank
 };
-
-#define FLAG_SPOIL 1      // write NaN and return
-#define FLAG_CANONICAL 2  // the tree is canonical: `program` need not be read
 
 #define EMPTY 0
 #define FILLED 1
@@ -103,8 +110,10 @@ struct Notice {
 #define KIND_DEPARTED 4
 #define KIND_CORRUPT 5
 #define KIND_PANICKED 6
+#define KIND_OVERLAP 8
 
 #define PHASE_HEADER 0
+#define PHASE_RESULT 1
 #define PHASE_DATA 3
 
 #define F32 0
@@ -115,10 +124,10 @@ struct Notice {
 #define MAX 1
 #define MIN 2
 
-static_assert(sizeof(Lane) == 16 && sizeof(Local) == 576, "Local");
+static_assert(sizeof(Lane) == 16 && sizeof(Local) == 640, "Local");
 static_assert(sizeof(Record) == 160, "Record");
 static_assert(sizeof(Mapped) == 384, "Mapped");
-static_assert(sizeof(Launch) == 192, "Launch");
-static_assert(sizeof(Notice) == 88, "Notice");
+static_assert(sizeof(Launch) == 208, "Launch");
+static_assert(sizeof(Notice) == 96, "Notice");
 // Everything before the data is 40 KiB: 4 KiB of headers, 4 KiB with alerts, 32 KiB of proofs.
-static_assert(sizeof(Inbox) == 40 * 1024 + 8, "Inbox");
+static_assert(sizeof(Inbox) == 40 * 1024 + 16, "Inbox");

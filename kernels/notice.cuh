@@ -2,9 +2,22 @@
 #pragma once
 #include "wait.cuh"
 
-// farewell: tells every peer that this rank makes no more calls, or that its thread panicked. One block of any size. Runs after
-// all calls of the communicator, which the stream or an event orders before it.
+// farewell: closes the lanes, waits until no block is in a call, and tells every peer that this rank makes no more calls, or that
+// its thread panicked. One block of any size. Runs after all eager calls; a replay that is under way gives up, and a later one only
+// writes NaN.
 LANESUM_DEVICE void farewell(const Notice& notice) {
+    for (u32 lane = thread_index(); lane < LANESUM_LANES_MAX; lane += thread_count()) {
+        u64* const word = &notice.local->lanes[lane].word;
+        fetch_or(word, LANE_ENDED);
+        const u64 start = clock_ns();
+        // Bounded, should a block never get to run.
+        while ((load_relaxed(word) & LANE_RUNNING) != 0) {
+            spin_hint();
+            const u64 now = clock_ns();
+            if (now > start && now - start > 1000000000ull) break;
+        }
+    }
+    barrier();
     Record record = {};
     record.kind = notice.kind;
     record.by = notice.rank;

@@ -1,13 +1,13 @@
-// Elements, packets' payloads, and how two values become one.
+// Elements, the words that hold them, and how two values become one.
 //
-// A payload is 4 bytes: one f32, or two 16-bit elements, the first in the low half. 16-bit values are combined as f32 and
+// A word is 4 bytes: one f32, or two 16-bit elements, the first in the low half. 16-bit values are combined as f32 and
 // rounded once. Every NaN is stored as the canonical quiet NaN; subnormals are kept; maximum and minimum are those of
 // IEEE 754-2019. To be compiled without contraction and without flushing.
 #pragma once
 #include "platform.cuh"
 #include "layout.cuh"
 
-LANESUM_DEVICE bool is_nan(float value) { return (bits_of(value) & 0x7FFFFFFFu) > 0x7F800000u; }
+LANESUM_DEVICE bool is_nan(float value) { return value != value; }
 
 template <int D>
 struct Element;
@@ -63,18 +63,20 @@ LANESUM_DEVICE float combine<MIN>(float left, float right) {
     return left < right ? left : right;
 }
 
-// The packets of so many elements.
+// The words of so many elements.
 template <int D>
-LANESUM_DEVICE u64 packets_of(u64 elements) {
+LANESUM_DEVICE u64 words_of(u64 elements) {
     return Element<D>::SIZE == 4 ? elements : (elements + 1) / 2;
 }
 
-// Packet `index` of a buffer of any alignment. Where the last element has no neighbour, zero stands beside it.
+LANESUM_DEVICE u32 misalignment(const u8* buffer) { return static_cast<u32>(reinterpret_cast<u64>(buffer)) & 3u; }
+
+// Word `index` of a buffer of any alignment. Where the last element has no neighbour, zero stands beside it.
 template <int D>
-LANESUM_DEVICE u32 load_payload(const u8* buffer, u64 elements, u64 index) {
+LANESUM_DEVICE u32 load_word(const u8* buffer, u64 elements, u64 index) {
     const u8* from = buffer + index * 4;
     const bool whole = Element<D>::SIZE == 4 || index * 2 + 1 < elements;
-    const u32 offset = static_cast<u32>(reinterpret_cast<u64>(buffer)) & 3u;
+    const u32 offset = misalignment(buffer);
     if (whole && offset == 0) return read<u32>(from);
     if ((offset & 1u) == 0) {
         const u32 low = read<u16>(from);
@@ -85,22 +87,22 @@ LANESUM_DEVICE u32 load_payload(const u8* buffer, u64 elements, u64 index) {
 }
 
 template <int D>
-LANESUM_DEVICE void store_payload(u8* buffer, u64 elements, u64 index, u32 payload) {
+LANESUM_DEVICE void store_word(u8* buffer, u64 elements, u64 index, u32 word) {
     u8* to = buffer + index * 4;
     const bool whole = Element<D>::SIZE == 4 || index * 2 + 1 < elements;
-    const u32 offset = static_cast<u32>(reinterpret_cast<u64>(buffer)) & 3u;
+    const u32 offset = misalignment(buffer);
     if (whole && offset == 0) {
-        write<u32>(to, payload);
+        write<u32>(to, word);
     } else if ((offset & 1u) == 0) {
-        write<u16>(to, static_cast<u16>(payload));
-        if (whole) write<u16>(to + 2, static_cast<u16>(payload >> 16));
+        write<u16>(to, static_cast<u16>(word));
+        if (whole) write<u16>(to + 2, static_cast<u16>(word >> 16));
     } else {
-        for (u32 byte = 0; byte < (whole ? 4u : 2u); ++byte) write<u8>(to + byte, static_cast<u8>(payload >> 8 * byte));
+        for (u32 byte = 0; byte < (whole ? 4u : 2u); ++byte) write<u8>(to + byte, static_cast<u8>(word >> 8 * byte));
     }
 }
 
-// A payload of NaN.
+// A word of NaN.
 template <int D>
-LANESUM_DEVICE u32 spoilt_payload() {
+LANESUM_DEVICE u32 spoilt_word() {
     return Element<D>::SIZE == 4 ? Element<D>::NOT_A_NUMBER : Element<D>::NOT_A_NUMBER * 0x10001u;
 }

@@ -7,7 +7,10 @@
 //   function                      PTX                        C++
 //   load_relaxed / store_relaxed  ld / st .relaxed.sys       __ATOMIC_RELAXED
 //   load_acquire / store_release  ld.acquire / st.release    __ATOMIC_ACQUIRE / __ATOMIC_RELEASE
+//   load_pair / store_pair        ld / st .relaxed.sys.v2    two __ATOMIC_RELAXED accesses, each of 8 bytes for itself
 //   fence_system                  fence.acq_rel.sys          __ATOMIC_ACQ_REL fence
+//   fetch_or / add                atom / red .relaxed.gpu    memory of this device
+//   broadcast                     a word of shared memory    what the block's first thread has
 //   read / write                  ld / st (weak)             plain access: nobody else touches these bytes
 #pragma once
 
@@ -25,6 +28,11 @@ typedef unsigned long long u64;
 #define LANESUM_KERNEL(name, parameters) \
     extern "C" __global__ void __launch_bounds__(LANESUM_THREADS, 1) name(const __grid_constant__ parameters launch)
 #define LANESUM_UNROLL _Pragma("unroll")
+#define LANESUM_ROLLED _Pragma("unroll 1")
+
+// What to expect of a condition, so that rare code lies beside the path that all calls take. The C++ compilers have it too.
+#define LANESUM_RARE(...) (__builtin_expect(!!(__VA_ARGS__), 0))
+#define LANESUM_USUAL(...) (__builtin_expect(!!(__VA_ARGS__), 1))
 
 LANESUM_DEVICE u32 thread_index() { return threadIdx.x; }
 LANESUM_DEVICE u32 thread_count() { return blockDim.x; }
@@ -35,6 +43,14 @@ LANESUM_DEVICE u32 block_count() { return gridDim.x; }
 LANESUM_DEVICE void barrier() { __syncthreads(); }
 // As `barrier`; tells whether any thread brought true.
 LANESUM_DEVICE bool barrier_any(bool mine) { return __syncthreads_or(mine ? 1 : 0) != 0; }
+
+// The word that the block's first thread brings, for all its threads; a barrier. Once a kernel.
+LANESUM_DEVICE u64 broadcast(u64 word) {
+    __shared__ u64 shared;
+    if (threadIdx.x == 0) shared = word;
+    __syncthreads();
+    return shared;
+}
 
 // Nanoseconds of a clock that all blocks of the device share.
 LANESUM_DEVICE u64 clock_ns() {
@@ -64,13 +80,28 @@ LANESUM_DEVICE void store_release(u64* to, u64 word) {
 }
 LANESUM_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// Puts `word` where 0 stands, in memory of this device; tells what stood there.
-LANESUM_DEVICE u64 claim(u64* slot, u64 word) {
-    u64 before;
-    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], 0, %2;" : "=l"(before) : "l"(slot), "l"(word) : "memory");
-    return before;
+// Two words of 8 bytes, side by side and aligned to 16. Each is single-copy atomic; the two together are not.
+struct Pair {
+    u64 first, second;
+};
+LANESUM_DEVICE Pair load_pair(const u64* from) {
+    Pair pair;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(pair.first), "=l"(pair.second) : "l"(from) : "memory");
+    return pair;
+}
+LANESUM_DEVICE void store_pair(u64* to, Pair pair) {
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(pair.first), "l"(pair.second) : "memory");
 }
 
+// What stood there.
+LANESUM_DEVICE u64 fetch_or(u64* word, u64 bits) {
+    u64 before;
+    asm volatile("atom.relaxed.gpu.global.or.b64 %0, [%1], %2;" : "=l"(before) : "l"(word), "l"(bits) : "memory");
+    return before;
+}
+LANESUM_DEVICE void add(u64* word, u64 more) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(more) : "memory");
+}
 template <typename Word>
 LANESUM_DEVICE Word read(const void* from) {
     return *static_cast<const Word*>(from);

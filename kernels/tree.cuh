@@ -1,10 +1,10 @@
 // The order in which ranks' values are combined.
 //
 // Values come by leaf. The canonical tree (left subtree: the largest power of two below the size) is unrolled; any other is a
-// program of world - 1 steps over groups of leaves, where registers are chosen by comparison so that nothing is indexed at
-// run time and nothing spills.
+// program of world - 1 steps over groups of leaves, out of line, where registers are chosen by comparison so that nothing is
+// indexed at run time.
 #pragma once
-#include "numbers.cuh"
+#include "frames.cuh"
 
 LANESUM_DEVICE constexpr int left_of(int leaves) {
     int left = 1;
@@ -45,29 +45,61 @@ LANESUM_DEVICE float reduce_by(u64 program, float (&values)[W]) {
     return values[0];
 }
 
-template <int O, int W>
-LANESUM_DEVICE float reduce(const Launch& launch, float (&values)[W]) {
-    // Two leaves make one tree only. Without the branch, too, NVRTC writes the same PTX each time.
-    if constexpr (W > 2) {
-        if ((launch.flags & FLAG_CANONICAL) == 0) return reduce_by<O, W>(launch.program, values);
+// One element of each leaf: the low (0) or high (1) half of its word, or all of it.
+template <int D, int W>
+LANESUM_DEVICE void widen_all(const u32 (&words)[W], int half, float (&values)[W]) {
+    LANESUM_UNROLL
+    for (int leaf = 0; leaf < W; ++leaf) {
+        const u32 word = words[leaf];
+        values[leaf] = Element<D>::widen(Element<D>::SIZE == 4 ? word : half == 0 ? word & 0xFFFFu : word >> 16);
     }
-    return Canonical<O, W>::reduce(values);
 }
 
-// The result of one packet from the payloads of all leaves.
+// The result of one word from the words of all leaves.
 template <int D, int O, int W>
-LANESUM_DEVICE u32 reduce_payloads(const Launch& launch, const u32 (&payloads)[W]) {
+LANESUM_DEVICE u32 reduce_words(const u32 (&words)[W]) {
     float values[W];
-    if constexpr (Element<D>::SIZE == 4) {
+    widen_all<D, W>(words, 0, values);
+    const u32 low = Element<D>::round(Canonical<O, W>::reduce(values));
+    if constexpr (Element<D>::SIZE == 4) return low;
+    widen_all<D, W>(words, 1, values);
+    return low | Element<D>::round(Canonical<O, W>::reduce(values)) << 16;
+}
+
+template <int D, int O, int W>
+LANESUM_COLD u32 reduce_words_by(u64 program, u32 (&words)[W]) {
+    float values[W];
+    widen_all<D, W>(words, 0, values);
+    const u32 low = Element<D>::round(reduce_by<O, W>(program, values));
+    if constexpr (Element<D>::SIZE == 4) return low;
+    widen_all<D, W>(words, 1, values);
+    return low | Element<D>::round(reduce_by<O, W>(program, values)) << 16;
+}
+
+// The result of one frame from those of all leaves.
+template <int D, int O, int W>
+LANESUM_DEVICE Frame combine(const Launch& launch, const Pair (&pairs)[W]) {
+    Frame frames[W], result;
+    LANESUM_UNROLL
+    for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = unpack(pairs[leaf]);
+    // Two leaves make one tree only.
+    const bool canonical = W <= 2 || launch.canonical != 0;
+    if LANESUM_USUAL (canonical) {
         LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) values[leaf] = Element<D>::widen(payloads[leaf]);
-        return Element<D>::round(reduce<O, W>(launch, values));
+        for (int word = 0; word < 3; ++word) {
+            u32 words[W];
+            LANESUM_UNROLL
+            for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
+            result.words[word] = reduce_words<D, O, W>(words);
+        }
     } else {
         LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) values[leaf] = Element<D>::widen(payloads[leaf] & 0xFFFFu);
-        const u32 low = Element<D>::round(reduce<O, W>(launch, values));
-        LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) values[leaf] = Element<D>::widen(payloads[leaf] >> 16);
-        return low | Element<D>::round(reduce<O, W>(launch, values)) << 16;
+        for (int word = 0; word < 3; ++word) {
+            u32 words[W];
+            LANESUM_UNROLL
+            for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
+            result.words[word] = reduce_words_by<D, O, W>(launch.program, words);
+        }
     }
+    return result;
 }

@@ -1,11 +1,10 @@
 // Bounded waits, and how a rank fails.
 //
 // A poll that found nothing costs a comparison. Every POLL_BUDGET of them a thread looks, out of line, at what could end its
-// wait: the poison of its own device, alerts of peers, ranks whose process has ended, the clock. What it finds is believed
+// wait: the state of its own rank, alerts of peers, ranks whose process has ended, the clock. What it finds is believed
 // only after one more poll of what it waits for: whoever ended or failed posted its words first.
 //
-//   fail(trouble):  claim the record (one thread of the device wins)
-//                   poison, so that every other wait of this rank ends too
+//   fail(trouble):  poison, so that every other wait of this rank ends too; the one thread that finds no poison goes on:
 //                   alert all peers: the record, and this rank's call in words
 //                   a mismatch waits, within the deadline, for the peer's own alert: it holds that rank's call
 //                   write the record to mapped memory, `state` last, for the host
@@ -18,61 +17,86 @@
 
 // What ended a wait. `kind` 0: nothing has.
 struct Trouble {
-    u32 kind;       // KIND_*, or PASSED_ON
-    u32 ranks;      // concerned; for PASSED_ON the peer whose alert it was
-    u64 waited_ns;
+    u32 kind;   // KIND_*, or PASSED_ON
+    u32 ranks;  // concerned; for PASSED_ON the peer whose alert it was
+    u64 time;   // waited in ns for KIND_LATE; as long as nothing has happened, the start of the wait
 };
 
 #define PASSED_ON 100  // a peer has failed: its record holds for this rank too
-#define POISONED 101   // this rank has failed already
+#define POISONED 101   // this rank has failed already, or has ended
 
 struct Wait {
+    u64 epoch;
     u64 start;  // 0 until the first look at the clock
-    u32 polls;
 };
 
-// What could end the wait for the ranks in `pending`. Called once in POLL_BUDGET polls.
+LANESUM_DEVICE bool is_closed(u64 lane_word) { return (lane_word & (LANE_POISONED | LANE_ENDED)) != 0; }
+
+LANESUM_DEVICE Inbox* own_inbox(const Launch& launch) { return launch.inboxes[launch.position]; }
+LANESUM_DEVICE u32 rank_of(const Launch& launch, u32 leaf) { return static_cast<u32>(launch.order >> (8 * leaf)) & 15; }
+
+// The header that the rank of a leaf has posted in this block's lane for the half of `epoch`.
+LANESUM_DEVICE u64 load_header(const Launch& launch, u64 epoch, u32 leaf) {
+    return load_relaxed(&own_inbox(launch)->headers[epoch & 1][block_index()][leaf]);
+}
+
+// The ranks of a set of leaves.
 template <int W>
-LANESUM_COLD Trouble look_around(const Launch& launch, Wait& wait, u32 pending) {
-    Trouble trouble = {0, 0, 0};
-    if (load_relaxed(&launch.local->poison) != 0) {
+LANESUM_COLD u32 ranks_of(const Launch& launch, u32 leaves) {
+    u32 ranks = 0;
+    for (u32 leaf = 0; leaf < W; ++leaf) {
+        if ((leaves >> leaf & 1) != 0) ranks |= 1u << rank_of(launch, leaf);
+    }
+    return ranks;
+}
+
+// What could end the wait for the leaves in `pending`. Called once in POLL_BUDGET polls, with the wait by value, so that it can
+// stay in registers.
+template <int W>
+LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending) {
+    Trouble trouble = {0, 0, wait.start};
+    if (is_closed(load_relaxed(&launch.local->lanes[block_index()].word))) {
         trouble.kind = POISONED;
         return trouble;
     }
-    const Inbox* own = launch.inboxes[launch.rank];
+    // A peer in another call never sends what is waited for here.
+    for (u32 leaf = 0; leaf < W; ++leaf) {
+        if ((pending >> leaf & 1) == 0) continue;
+        const u64 header = load_header(launch, wait.epoch, leaf);
+        if (static_cast<u32>(header) == static_cast<u32>(wait.epoch) && header >> 32 != launch.digest) {
+            trouble.kind = KIND_MISMATCH;
+            trouble.ranks = 1u << rank_of(launch, leaf);
+            return trouble;
+        }
+    }
+    const u32 ranks = ranks_of<W>(launch, pending);
     for (u32 peer = 0; peer < W; ++peer) {
-        // Pairs with the release in `alert`.
-        if (peer == launch.rank || load_acquire(&own->alerts[peer].state) != FILLED) continue;
+        const Record* const alert = &own_inbox(launch)->alerts[peer];
+        // Pairs with the release in `write_record`.
+        if (peer == launch.rank || load_acquire(&alert->state) != FILLED) continue;
         // Who has all it needs may leave while others still wait for third ranks.
-        const u64 kind = load_relaxed(&own->alerts[peer].kind);
-        if ((kind == KIND_DEPARTED || kind == KIND_PANICKED) && (pending >> peer & 1) == 0) continue;
+        const u64 kind = load_relaxed(&alert->kind);
+        if ((kind == KIND_DEPARTED || kind == KIND_PANICKED) && (ranks >> peer & 1) == 0) continue;
         trouble.kind = PASSED_ON;
         trouble.ranks = peer;
         return trouble;
     }
-    const u32 lost = static_cast<u32>(load_relaxed(&launch.mapped->lost)) & pending;
+    const u32 lost = static_cast<u32>(load_relaxed(&launch.mapped->lost)) & ranks;
     if (lost != 0) {
         trouble.kind = KIND_DIED;
         trouble.ranks = lost;
         return trouble;
     }
     const u64 now = clock_ns();
-    if (wait.start == 0) wait.start = now | 1;
+    if (wait.start == 0) trouble.time = now | 1;
     // The clocks of two multiprocessors may differ by a tick.
-    const u64 waited = now > wait.start ? now - wait.start : 0;
+    const u64 waited = now > trouble.time ? now - trouble.time : 0;
     if (waited > load_relaxed(&launch.mapped->deadline_ns)) {
         trouble.kind = KIND_LATE;
-        trouble.ranks = pending;
-        trouble.waited_ns = waited;
+        trouble.ranks = ranks;
+        trouble.time = waited;
     }
     return trouble;
-}
-
-// One fruitless poll.
-template <int W>
-LANESUM_DEVICE void be_patient(const Launch& launch, Wait& wait, Trouble& trouble, u32 pending) {
-    spin_hint();
-    if (++wait.polls % LANESUM_POLL_BUDGET == 0) trouble = look_around<W>(launch, wait, pending);
 }
 
 LANESUM_COLD void write_record(Record* to, const Record& record) {
@@ -110,7 +134,7 @@ LANESUM_COLD void read_record(const Record* from, Record& record) {
 // A peer's own call, from its alert; it may take until that rank has noticed the mismatch too.
 template <int W>
 LANESUM_COLD bool await_call(const Launch& launch, u32 peer, u64 (&call)[4]) {
-    const Record* alert = &launch.inboxes[launch.rank]->alerts[peer];
+    const Record* alert = &own_inbox(launch)->alerts[peer];
     const u64 start = clock_ns();
     const u64 deadline = load_relaxed(&launch.mapped->deadline_ns);
     // Pairs with the release in `write_record`.
@@ -128,36 +152,38 @@ LANESUM_COLD bool await_call(const Launch& launch, u32 peer, u64 (&call)[4]) {
 template <int W>
 LANESUM_COLD u32 absent(const Launch& launch, u64 epoch) {
     u32 missing = 0;
-    for (u32 peer = 0; peer < W; ++peer) {
-        if (peer == launch.rank) continue;
-        const u64 header = load_relaxed(&launch.inboxes[launch.rank]->headers[epoch & 1][block_index()][peer]);
-        if (static_cast<u32>(header) != static_cast<u32>(epoch)) missing |= 1u << peer;
+    for (u32 leaf = 0; leaf < W; ++leaf) {
+        if (leaf == launch.position) continue;
+        const u64 header = load_header(launch, epoch, leaf);
+        if (static_cast<u32>(header) != static_cast<u32>(epoch)) missing |= 1u << rank_of(launch, leaf);
     }
     return missing;
 }
 
 // Fails this rank's call. Returns whether this thread is the one that tells it.
 template <int W>
-LANESUM_COLD bool fail(const Launch& launch, const Trouble& trouble, u64 epoch, u32 phase) {
-    if (trouble.kind == POISONED || claim(&launch.local->claimed, 1) != 0) return false;
+LANESUM_COLD bool fail(const Launch& launch, Trouble trouble, u64 epoch, u32 phase) {
+    if (trouble.kind == POISONED || is_closed(fetch_or(&launch.local->lanes[0].word, LANE_POISONED))) return false;
+    for (u32 lane = 1; lane < launch.lanes; ++lane) fetch_or(&launch.local->lanes[lane].word, LANE_POISONED);
     Record record = {};
     record.kind = trouble.kind;
     record.by = launch.rank;
     record.ranks = trouble.ranks;
     record.epoch = epoch;
-    record.waited_us = trouble.waited_ns / 1000;
+    record.waited_us = trouble.kind == KIND_LATE ? trouble.time / 1000 : 0;
     record.phase = phase;
     if (trouble.kind == KIND_LATE || trouble.kind == KIND_DIED) {
         const u32 missing = absent<W>(launch, epoch);
         if (missing != 0) record.phase = PHASE_HEADER;
+        // Who is here and owes a result waits for the missing, too.
+        if (missing != 0 && trouble.kind == KIND_LATE && phase == PHASE_RESULT) record.ranks = 0;
         record.ranks |= trouble.kind == KIND_LATE ? missing : missing & static_cast<u32>(load_relaxed(&launch.mapped->lost));
     }
     for (int word = 0; word < 4; ++word) record.ours[word] = launch.call[word];
-    if (trouble.kind == PASSED_ON) read_record(&launch.inboxes[launch.rank]->alerts[trouble.ranks], record);
+    if (trouble.kind == PASSED_ON) read_record(&own_inbox(launch)->alerts[trouble.ranks], record);
     for (int word = 0; word < 4; ++word) record.call[word] = launch.call[word];
-    store_relaxed(&launch.local->poison, 1);
-    for (u32 peer = 0; peer < W; ++peer) {
-        if (peer != launch.rank) write_record(&launch.inboxes[peer]->alerts[launch.rank], record);
+    for (u32 leaf = 0; leaf < W; ++leaf) {
+        if (leaf != launch.position) write_record(&launch.inboxes[leaf]->alerts[launch.rank], record);
     }
     // Whoever notices a mismatch first tells it before it knows what the other called; so does whoever passes it on.
     if (record.kind == KIND_MISMATCH && record.theirs[0] == 0) {
@@ -168,9 +194,16 @@ LANESUM_COLD bool fail(const Launch& launch, const Trouble& trouble, u64 epoch, 
         } else {
             // Without the peer's words the host tells the mismatch as what it then is: a peer that announced nonsense.
             await_call<W>(launch, other, record.theirs);
+            // It had two calls under way, and its alert is of the other one.
+            const Record* const alert = &own_inbox(launch)->alerts[other];
+            if (load_acquire(&alert->state) == FILLED && load_relaxed(&alert->kind) == KIND_OVERLAP) {
+                read_record(alert, record);
+                for (int word = 0; word < 4; ++word) record.call[word] = launch.call[word];
+            }
         }
     }
-    record.ticket = launch.ticket;
+    // Eager calls that are enqueued behind a replay have higher tickets than those before it.
+    record.ticket = launch.ticket != 0 ? launch.ticket : load_relaxed(&launch.local->lanes[0].ticket) + 1;
     write_record(&launch.mapped->record, record);
     return true;
 }

@@ -33,14 +33,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut units = Vec::new();
     for world in WORLDS {
-        let mut compile = compiler();
-        compile.args(OPTIONS);
-        // Kernels compare ranks with the leaves of unrolled loops.
-        compile.args(["-x", "c++", "-DLANESUM_CPU", "-I", "csrc/machine", "-Wno-sign-compare"]);
-        compile
-            .arg(format!("-DLANESUM_WORLD={world}"))
-            .arg(kernels.join("lanesum.cu"));
-        units.push((compile, out.join(format!("world{world}.o"))));
+        // The bench's kernels are of worlds with peers.
+        let sources: &[&str] = if world > 1 { &["lanesum", "bench"] } else { &["lanesum"] };
+        for source in sources {
+            let mut compile = compiler();
+            compile.args(OPTIONS);
+            // Kernels compare ranks with the leaves of unrolled loops.
+            compile.args(["-x", "c++", "-DLANESUM_CPU", "-I", "csrc/machine", "-Wno-sign-compare"]);
+            compile
+                .arg(format!("-DLANESUM_WORLD={world}"))
+                .arg(kernels.join(source).with_extension("cu"));
+            units.push((compile, out.join(format!("{source}{world}.o"))));
+        }
     }
     for source in sources(driver)? {
         let object = out

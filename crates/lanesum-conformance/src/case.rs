@@ -23,6 +23,8 @@ pub enum Choice {
     TwoShotPull,
     /// Every call on GPU memory that moves bytes is pushed in one shot.
     OneShotPush,
+    /// Every call on GPU memory that moves bytes is pushed in two shots.
+    TwoShotPush,
 }
 
 impl Choice {
@@ -34,6 +36,7 @@ impl Choice {
             Choice::OneShotPull => AlgorithmChoice::Only(AlgorithmName::OneShotPull),
             Choice::TwoShotPull => AlgorithmChoice::Only(AlgorithmName::TwoShotPull),
             Choice::OneShotPush => AlgorithmChoice::Only(AlgorithmName::OneShotPush),
+            Choice::TwoShotPush => AlgorithmChoice::Only(AlgorithmName::TwoShotPush),
         }
     }
 }
@@ -127,6 +130,19 @@ pub enum Placement {
     OutOfPlace,
 }
 
+/// How the calls of a case come to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Launch {
+    /// Each is made when it is to run.
+    #[default]
+    Eager,
+    /// One is captured into a CUDA graph, and the graph replayed for each.
+    Replayed,
+    /// Two graphs of the call take turns, with an eager call of another size between any two replays.
+    Mixed,
+}
+
 /// One way to call `all_reduce`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Case {
@@ -151,6 +167,9 @@ pub struct Case {
     pub label: Option<Label>,
     /// How many calls in a row, each with inputs of its own.
     pub calls: u32,
+    /// How they come to run.
+    #[serde(default)]
+    pub launch: Launch,
     /// What the inputs are drawn from.
     pub seed: u64,
 }
@@ -232,6 +251,7 @@ impl Case {
             Choice::OneShotPull => Some(AlgorithmName::OneShotPull),
             Choice::TwoShotPull => Some(AlgorithmName::TwoShotPull),
             Choice::OneShotPush => Some(AlgorithmName::OneShotPush),
+            Choice::TwoShotPush => Some(AlgorithmName::TwoShotPush),
         }
     }
 

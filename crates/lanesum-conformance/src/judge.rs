@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use lanesum::{Communicator, Issued};
-use lanesum_plan::{AlgorithmName, Buffers};
+use lanesum_plan::{AlgorithmName, Buffers, Bytes};
 
 use crate::case::Case;
 use crate::verdict::{Failure, ReceiptField};
@@ -17,6 +17,8 @@ pub(crate) struct ReceiptJudge {
     last: Option<(Option<u64>, u64)>,
     /// Whether the call is done when it returns, as on the host, or enqueued.
     at_once: bool,
+    /// The number of the capture before.
+    last_capture: Option<u32>,
 }
 
 impl ReceiptJudge {
@@ -29,7 +31,37 @@ impl ReceiptJudge {
             bytes: request.bytes().get(),
             last: None,
             at_once: case.buffers != Buffers::Device,
+            last_capture: None,
         }
+    }
+
+    /// Judges what the only call of a capture gave.
+    pub(crate) fn judge_captured(&mut self, issued: &Issued) -> Result<(), Failure> {
+        let captured = match issued {
+            Issued::Captured(captured) => captured,
+            Issued::Done(_) => return Err(wrong(0, ReceiptField::Presence, "captured", "done")),
+            Issued::Enqueued(_) => return Err(wrong(0, ReceiptField::Presence, "captured", "enqueued")),
+        };
+        self.judge_what(0, captured.algorithm(), captured.bytes())?;
+        let last = self.last_capture.replace(captured.capture());
+        let expected = last.map_or(captured.capture(), |last| last + 1);
+        if (captured.capture(), captured.position()) != (expected, 0) {
+            let place = |(capture, position)| format!("{capture}, {position}");
+            let found = place((captured.capture(), captured.position()));
+            return Err(wrong(0, ReceiptField::Place, place((expected, 0)), found));
+        }
+        Ok(())
+    }
+
+    fn judge_what(&self, call: u32, algorithm: AlgorithmName, bytes: Bytes) -> Result<(), Failure> {
+        if Some(algorithm) != self.algorithm {
+            let expected = self.algorithm.map_or("none", AlgorithmName::name);
+            return Err(wrong(call, ReceiptField::Algorithm, expected, algorithm));
+        }
+        if bytes.get() != self.bytes {
+            return Err(wrong(call, ReceiptField::Bytes, self.bytes, bytes.get()));
+        }
+        Ok(())
     }
 
     pub(crate) fn judge(&mut self, call: u32, issued: &Issued) -> Result<(), Failure> {
@@ -41,13 +73,7 @@ impl ReceiptJudge {
         };
         let (epoch, ordinal) = (receipt.epoch(), receipt.ordinal());
         let last = self.last.replace((epoch, ordinal));
-        if Some(receipt.algorithm()) != self.algorithm {
-            let expected = self.algorithm.map_or("none", AlgorithmName::name);
-            return Err(wrong(call, ReceiptField::Algorithm, expected, receipt.algorithm()));
-        }
-        if receipt.bytes().get() != self.bytes {
-            return Err(wrong(call, ReceiptField::Bytes, self.bytes, receipt.bytes().get()));
-        }
+        self.judge_what(call, receipt.algorithm(), receipt.bytes())?;
         let Some((last_epoch, last_ordinal)) = last else {
             return Ok(());
         };

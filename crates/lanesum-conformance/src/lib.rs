@@ -11,7 +11,7 @@
 //!   as it ends. A failing case prints as one line of JSON, from which it runs again alone.
 //!
 //! The suite knows no engine: it sees only the façade, so an engine added later is judged by the same list.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod carrier;
 mod case;
@@ -21,6 +21,7 @@ mod on_device;
 mod pairwise;
 mod pattern;
 pub mod processes;
+mod replays;
 mod run;
 mod sample;
 mod space;
@@ -30,7 +31,7 @@ pub mod threads;
 mod verdict;
 
 pub use carrier::Options;
-pub use case::{Case, CaseError, Choice, Origin, Placement, Setting, Simd};
+pub use case::{Case, CaseError, Choice, Launch, Origin, Placement, Setting, Simd};
 pub use pattern::Pattern;
 pub use run::run_rank;
 pub use sample::Sample;

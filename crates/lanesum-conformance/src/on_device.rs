@@ -21,6 +21,16 @@ pub(crate) struct DeviceDesk<T: Sample> {
     stream: Stream,
 }
 
+fn unsuitable(reason: String) -> Failure {
+    Failure::Unsuitable { reason }
+}
+
+fn device_of(communicator: &Communicator) -> Result<&Device, Failure> {
+    communicator
+        .device()
+        .ok_or_else(|| unsuitable("no GPU is attached".to_owned()))
+}
+
 impl<T: Sample> Twin<T> {
     fn new(device: &Device, elements: usize, misalignment: usize) -> Result<Twin<T>, Error> {
         let host = Guarded::for_copies(elements, misalignment);
@@ -44,17 +54,32 @@ impl<T: Sample> DeviceDesk<T> {
         input_at: usize,
         output_at: Option<usize>,
     ) -> Result<DeviceDesk<T>, Failure> {
-        let unsuitable = |reason: String| Failure::Unsuitable { reason };
-        let Some(device) = communicator.device() else {
-            return Err(unsuitable("no GPU is attached".to_owned()));
-        };
+        let device = device_of(communicator)?;
+        let stream = Stream::new(device).map_err(|error| unsuitable(error.to_string()))?;
+        DeviceDesk::on(communicator, stream, elements, input_at, output_at)
+    }
+
+    /// As [`DeviceDesk::new`], with a stream that others use too.
+    pub(crate) fn on(
+        communicator: &Communicator,
+        stream: Stream,
+        elements: usize,
+        input_at: usize,
+        output_at: Option<usize>,
+    ) -> Result<DeviceDesk<T>, Failure> {
+        let device = device_of(communicator)?;
         let made = |error: Error| unsuitable(error.to_string());
         let output = output_at.map(|at| Twin::new(device, elements, at)).transpose();
         Ok(DeviceDesk {
             input: Twin::new(device, elements, input_at).map_err(made)?,
             output: output.map_err(made)?,
-            stream: Stream::new(device).map_err(|error| made(error.into()))?,
+            stream,
         })
+    }
+
+    /// The stream that orders all of it.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Brings what the host copies hold.

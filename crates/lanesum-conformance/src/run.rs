@@ -3,15 +3,17 @@
 //! All calls of a case are made whatever the first of them gave: a rank that stopped at a wrong bit would leave its peers
 //! to wait. Only an error of the call itself ends the case, as the communicator is of no use after it.
 
+use lanesum::cuda::Stream;
 use lanesum::{AllReduce, Communicator, Error, Issued, Refused, SharedBuffer};
 use lanesum_plan::{Buffers, Bytes, Dtype};
 
-use crate::case::{Case, Placement};
+use crate::case::{Case, Launch, Placement};
 use crate::guarded::{self, Guarded};
 use crate::judge::ReceiptJudge;
 use crate::on_device::DeviceDesk;
+use crate::replays::Replays;
 use crate::sample::Sample;
-use crate::tables::Tables;
+use crate::tables::{Difference, Tables};
 use crate::verdict::{Failure, Side, Verdict};
 
 /// Runs a case on this rank of a communicator made for its setting. Every rank must run the same cases in the same order.
@@ -34,6 +36,17 @@ fn run<T: Sample>(case: &Case, communicator: &Communicator) -> Result<Verdict, F
     let tables = Tables::<T>::new(case.pattern, case.operation, communicator.tree(), case.seed);
     let rank = communicator.rank().index();
     let mut receipts = ReceiptJudge::new(case, communicator);
+    let mut replays = match desk.stream().cloned() {
+        Some(stream) => Replays::of(case, (communicator, &stream), &mut receipts, || {
+            desk.call(case, communicator, 0)
+        })?,
+        None if case.launch == Launch::Eager => None,
+        None => {
+            return Err(Failure::Unsuitable {
+                reason: "graphs are for calls on a GPU".to_owned(),
+            });
+        }
+    };
     let mut first_failure = None;
     for call in 0..case.calls {
         let failed = |error: Error| Failure::Call {
@@ -41,11 +54,21 @@ fn run<T: Sample>(case: &Case, communicator: &Communicator) -> Result<Verdict, F
             error: error.to_string(),
         };
         desk.prepare(&tables, rank, call).map_err(failed)?;
-        let issued = desk.call(case, communicator, call).map_err(failed)?;
-        desk.finish(&issued).map_err(failed)?;
-        let judged = receipts
-            .judge(call, &issued)
-            .and_then(|()| desk.judge(&tables, rank, call));
+        let judged = match &mut replays {
+            None => {
+                let issued = desk.call(case, communicator, call).map_err(failed)?;
+                desk.finish(&issued).map_err(failed)?;
+                receipts.judge(call, &issued)
+            }
+            Some(replays) => {
+                replays.play((case, communicator), &tables, call).map_err(failed)?;
+                desk.fetch().map_err(failed)?;
+                communicator.check().map_err(failed)?;
+                let beside = replays.judge_beside(&tables, call).map_err(failed)?;
+                beside.map_or(Ok(()), |difference| Err(wrong_value(&tables, call, difference)))
+            }
+        };
+        let judged = judged.and_then(|()| desk.judge(&tables, rank, call));
         if let (Err(failure), None) = (judged, &first_failure) {
             first_failure = Some(failure);
         }
@@ -157,11 +180,25 @@ impl<T: Sample> Desk<T> {
 
     /// Waits for the result where the call has only enqueued it.
     fn finish(&mut self, issued: &Issued) -> Result<(), Error> {
-        let Desk::Device(desk) = self else { return Ok(()) };
-        if let Some(receipt) = issued.receipt() {
+        if let (Desk::Device(_), Some(receipt)) = (&self, issued.receipt()) {
             let _completed = receipt.wait()?;
         }
-        desk.fetch()
+        self.fetch()
+    }
+
+    /// Fetches what is on the GPU, once the stream is done.
+    fn fetch(&mut self) -> Result<(), Error> {
+        match self {
+            Desk::Device(desk) => desk.fetch(),
+            Desk::InPlace { .. } | Desk::OutOfPlace { .. } | Desk::Shared { .. } | Desk::SharedTo { .. } => Ok(()),
+        }
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        match self {
+            Desk::Device(desk) => Some(desk.stream()),
+            Desk::InPlace { .. } | Desk::OutOfPlace { .. } | Desk::Shared { .. } | Desk::SharedTo { .. } => None,
+        }
     }
 
     fn call(&mut self, case: &Case, communicator: &Communicator, call: u32) -> Result<Issued, Error> {
@@ -210,16 +247,8 @@ impl<T: Sample> Desk<T> {
                 found: change.found,
             });
         }
-        tables.judge(call, output).map_or(Ok(()), |difference| {
-            Err(Failure::Value {
-                call,
-                index: difference.index,
-                expected: difference.expected,
-                found: difference.found,
-                wrong: difference.wrong,
-                brought: tables.brought(call, difference.index),
-            })
-        })
+        let difference = tables.judge(call, output);
+        difference.map_or(Ok(()), |difference| Err(wrong_value(tables, call, difference)))
     }
 
     fn breach(&self) -> Option<(Side, usize)> {
@@ -237,6 +266,17 @@ impl<T: Sample> Desk<T> {
                 output.or_else(|| desk.input.host.breach())
             }
         }
+    }
+}
+
+fn wrong_value<T: Sample>(tables: &Tables<T>, call: u32, difference: Difference) -> Failure {
+    Failure::Value {
+        call,
+        index: difference.index,
+        expected: difference.expected,
+        found: difference.found,
+        wrong: difference.wrong,
+        brought: tables.brought(call, difference.index),
     }
 }
 

@@ -5,11 +5,11 @@
 //! known, as the end of a chunk depends on all three.
 
 use lanesum_plan::{
-    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, HostFacts, Label, Limits, Operation, Plan, PlanInputs,
-    Policy, RankHost, ReductionTree, Request, Topology, WorldSize,
+    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, Gpus, HostFacts, Label, Limits, Operation, Plan,
+    PlanInputs, Policy, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize, device_fit,
 };
 
-use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
+use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
 use crate::pairwise::cover;
 use crate::pattern::Pattern;
 
@@ -25,6 +25,8 @@ pub(crate) enum Length {
     Chunk(u64),
     /// Two whole chunks and five elements.
     TwoChunks,
+    /// So many whole exchanges of a lane of a GPU that pushes in so many shots, and so many elements more or less.
+    Exchanges { shots: u64, times: u64, more: i64 },
 }
 
 impl Length {
@@ -33,7 +35,44 @@ impl Length {
             Length::Exactly(elements) => elements,
             Length::Chunk(more) => chunk(setting, dtype) + more,
             Length::TwoChunks => 2 * chunk(setting, dtype) + 5,
+            Length::Exchanges { shots, times, more } => {
+                let frames = exchange(setting, shots);
+                (times * frames * FRAME / dtype.size() as u64).saturating_add_signed(more)
+            }
         })
+    }
+}
+
+/// Bytes of payload in a frame.
+const FRAME: u64 = 12;
+
+/// How many frames one lane moves in one exchange, on GPUs that give it all the lanes that the staging has room for.
+fn exchange(setting: &Setting, shots: u64) -> u64 {
+    let gpu = RankGpu {
+        uuid: String::new(),
+        pci_bus_id: String::new(),
+        name: String::new(),
+        compute: (0, 0),
+        multiprocessors: u32::MAX,
+        threads_per_block: 1024,
+        memory: Bytes::new(0),
+        driver: 0,
+        watchdog: false,
+        stand_in: true,
+    };
+    let world = setting.world.get();
+    let gpus = Gpus {
+        ranks: vec![gpu; world],
+        peers: Vec::new(),
+    };
+    let limits = Limits {
+        staging: setting.staging,
+        ..Limits::default()
+    };
+    let capacity = device_fit(limits, Some(&gpus), setting.world).map_or(1, |fit| u64::from(fit.capacity()));
+    match shots {
+        2 => world as u64 * capacity / 2,
+        _ => capacity,
     }
 }
 
@@ -108,13 +147,14 @@ pub(crate) struct Space {
     pub(crate) buffers: Vec<Buffers>,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) labels: Vec<Option<Label>>,
+    pub(crate) launches: Vec<Launch>,
 }
 
 impl Space {
     /// How many factors belong to the communicator.
     const OF_SETTING: usize = 6;
 
-    fn sizes(&self) -> [usize; 14] {
+    fn sizes(&self) -> [usize; 15] {
         [
             self.worlds.len(),
             self.choices.len(),
@@ -130,6 +170,7 @@ impl Space {
             self.buffers.len(),
             self.patterns.len(),
             self.labels.len(),
+            self.launches.len(),
         ]
     }
 
@@ -156,6 +197,7 @@ impl Space {
             origin: self.origins[row[5]],
         };
         let dtype = self.dtypes[row[6]];
+        let launch = self.launches[row[14]];
         Case {
             setting,
             dtype,
@@ -166,7 +208,12 @@ impl Space {
             buffers: self.buffers[row[11]],
             pattern: self.patterns[row[12]],
             label: self.labels[row[13]],
-            calls: CALLS,
+            // Of replays an odd number and an even one by turns: epochs have a parity.
+            calls: match launch {
+                Launch::Eager => CALLS,
+                Launch::Replayed | Launch::Mixed => CALLS + (seed & 1) as u32,
+            },
+            launch,
             seed,
         }
     }

@@ -2,7 +2,7 @@
 
 use lanesum_plan::{Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Elements, Engine, Label, Operation, WorldSize};
 
-use crate::case::{Case, Choice, Origin, Placement, Setting, Simd};
+use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
 use crate::pattern::Pattern;
 use crate::space::{Length, Space};
 
@@ -55,8 +55,8 @@ pub fn cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     list
 }
 
-/// The same list for the CUDA engine, at these world sizes: what is a matter of the processor falls away, buffers are on the GPU, and
-/// wraps of the tags' sweep come in.
+/// The same list for the CUDA engine, at these world sizes: what is a matter of the processor falls away, buffers are on the GPU,
+/// calls are made one by one and in graphs, and wraps of the tags and of their sweep come in.
 #[must_use]
 pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     let worlds: Vec<WorldSize> = worlds
@@ -68,10 +68,12 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     let first_epochs = space.first_epochs.iter().copied().chain([Some(SWEEP)]);
     let mut list = Space {
         engine: Engine::Cuda,
-        choices: vec![Choice::Auto, Choice::OneShotPush],
+        choices: vec![Choice::Auto, Choice::OneShotPush, Choice::TwoShotPush],
         simd: vec![Simd::Best],
         first_epochs: first_epochs.collect(),
         buffers: vec![Buffers::Device],
+        lengths: device_lengths(),
+        launches: vec![Launch::Eager, Launch::Replayed, Launch::Mixed],
         ..space
     }
     .pairwise(SEED);
@@ -80,23 +82,40 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
         Budget::Full => [wraps(&[2, 3]), kernels(), short(), long(4 * MIB, &LONG[..2])].concat(),
     };
     for case in host.into_iter().filter(|case| case.setting.simd == Simd::Best) {
-        let device = on_device(case);
-        if worlds.contains(&device.setting.world) && !list.contains(&device) {
-            list.push(device);
+        for device in on_device(case) {
+            if worlds.contains(&device.setting.world) && !list.contains(&device) {
+                list.push(device);
+            }
         }
     }
-    list.sort_by_key(|case| case.setting.world);
+    // Stable: what else belongs to a setting stays together.
+    list.sort_by_key(|case| (case.setting.world, case.setting.choice == Choice::TwoShotPush));
     list
 }
 
-/// The epoch of the kernels' sweep, and some calls before.
-const SWEEP: u64 = (1 << 30) - 3;
+/// An epoch at which half of an inbox is swept, and some calls before. Tags of 16 bits wrap at the first of [`WRAPS`].
+const SWEEP: u64 = (1 << 14) - 3;
 
-fn on_device(mut case: Case) -> Case {
+/// Lengths around frames of 6 elements of 16 bits or 3 of 32, around the frames of a warp, and around exchanges.
+fn device_lengths() -> Vec<Length> {
+    let exactly = [0, 1, 2, 3, 5, 6, 7, 11, 12, 13, 191, 192, 193, 1345, 4099];
+    let exchanges = [(1, 1, 0), (1, 1, 1), (1, 2, 5), (2, 1, -1), (2, 1, 1), (2, 3, 5)];
+    let exchanges = exchanges.map(|(shots, times, more)| Length::Exchanges { shots, times, more });
+    exactly.map(Length::Exactly).into_iter().chain(exchanges).collect()
+}
+
+/// A case of the host with each algorithm of the GPU, and every other one in graphs: they must give the same bits.
+fn on_device(mut case: Case) -> [Case; 2] {
     case.setting.engine = Engine::Cuda;
-    case.setting.choice = Choice::OneShotPush;
     case.buffers = Buffers::Device;
-    case
+    [(Choice::OneShotPush, 0), (Choice::TwoShotPush, 1)].map(|(choice, other)| {
+        case.setting.choice = choice;
+        case.launch = match (case.elements.get() + other) % 2 {
+            0 => Launch::Eager,
+            _ => Launch::Replayed,
+        };
+        case
+    })
 }
 
 /// Long messages: which world, dtype and choice.
@@ -130,6 +149,7 @@ fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
         buffers: Buffers::HOST.to_vec(),
         patterns: Pattern::ALL.to_vec(),
         labels: vec![None, Some(Label::new(7))],
+        launches: vec![Launch::Eager],
     };
     match budget {
         Budget::Full => whole,
@@ -163,6 +183,7 @@ fn plain(ranks: usize) -> Option<Case> {
         pattern: Pattern::Ordinary,
         label: None,
         calls: 3,
+        launch: Launch::Eager,
         seed: SEED,
     })
 }
@@ -297,6 +318,41 @@ mod tests {
         assert!(some(
             &|case| case.dtype == Dtype::F16 && case.pattern == Pattern::Overflow
         ));
+    }
+
+    #[test]
+    fn graphs_and_both_algorithms_meet_all_that_matters() {
+        let worlds: Vec<WorldSize> = (1..=8).map(|ranks| WorldSize::new(ranks).unwrap()).collect();
+        let (quick, full) = (
+            device_cases_at(Budget::Quick, &worlds),
+            device_cases_at(Budget::Full, &worlds),
+        );
+        for list in [&quick, &full] {
+            for launch in [Launch::Eager, Launch::Replayed, Launch::Mixed] {
+                let some = |which: &dyn Fn(&Case) -> bool| list.iter().any(|case| case.launch == launch && which(case));
+                for world in &worlds {
+                    assert!(some(&|case| case.setting.world == *world), "{launch:?}, {world}");
+                }
+                for choice in [Choice::Auto, Choice::OneShotPush, Choice::TwoShotPush] {
+                    assert!(some(
+                        &|case| case.setting.choice == choice && case.setting.world.get() > 1
+                    ));
+                }
+                for elements in [0, 1, 5, 6, 7, 13, 191, 193] {
+                    assert!(some(&|case| case.elements.get() == elements), "{launch:?}, {elements}");
+                }
+                for misaligned in [false, true] {
+                    assert!(some(&|case| (case.misalignment.get() > 0) == misaligned));
+                }
+                assert!(launch == Launch::Eager || (some(&|case| case.calls == 3) && some(&|case| case.calls == 4)));
+            }
+        }
+        // What one algorithm must do alone, the other must do to the same bits.
+        let alike = |choice| {
+            full.iter()
+                .filter(move |case| case.setting.choice == choice && case.seed == SEED)
+        };
+        assert_eq!(alike(Choice::OneShotPush).count(), alike(Choice::TwoShotPush).count());
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub enum ReceiptField {
     Epoch,
     /// The ordinal: one above that of the call before.
     Ordinal,
+    /// Number of the capture, one above that of the capture before, and number of the call within it.
+    Place,
 }
 
 /// Why a case failed on one rank.

@@ -144,7 +144,7 @@ fn a_silent_rank_is_named_by_all_that_call() {
 
 fn two_silent_ranks_are_both_named() {
     let mut crew = Crew::start(4);
-    for round in 0..3 {
+    for round in 0..4 {
         let silent = [round % 2, 2 + round / 2];
         crew.join_device(SHORT, CHOICES[round % 2]);
         crew.agree(&one(varied(round)));

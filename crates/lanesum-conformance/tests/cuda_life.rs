@@ -11,26 +11,12 @@
 
 mod common;
 
-use std::process::{Child, Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
-use common::life_scenes::{self as scenes, Place};
+use common::life_scenes as scenes;
+use common::stage::{self, Scene, play, play_on, scenes};
 use common::{driver, harness, raw_calls};
-use lanesum_standin::{Config, StandIn};
-
-/// The argument that makes this binary a rank; scene, rank, world and name follow.
-const RANK: &str = "--rank";
-
-/// After this long something hangs. The longest scene takes minutes where ranks take turns on a real GPU.
-const HARD_LIMIT: Duration = Duration::from_secs(400);
-
-type Scene = (&'static str, fn(&Place));
-
-macro_rules! scenes {
-    ($($module:ident::$scene:ident),+ $(,)?) => {
-        &[$((stringify!($scene), $module::$scene as fn(&Place))),+]
-    };
-}
+use lanesum_standin::Config;
 
 const SCENES: &[Scene] = scenes![
     scenes::create_and_destroy,
@@ -52,19 +38,8 @@ fn main() -> ExitCode {
     if let Some(code) = driver::ready() {
         return code;
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, scene, rank, world, name] = arguments.as_slice()
-        && first == RANK
-    {
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
-        let place = Place {
-            rank: rank.parse().unwrap(),
-            world: world.parse().unwrap(),
-            name: name.clone(),
-        };
-        let (_, play) = SCENES.iter().find(|(name, _)| name == scene).unwrap();
-        play(&place);
-        return ExitCode::SUCCESS;
+    if let Some(code) = stage::part(SCENES) {
+        return code;
     }
     harness::main(harness::tests![
         communicators_leave_nothing_behind,
@@ -81,47 +56,6 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Kills its processes when a test fails.
-struct Ranks(Vec<Child>);
-
-impl Drop for Ranks {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
-}
-
-fn play(scene: &str, world: usize) {
-    play_on(scene, world, None);
-}
-
-/// Plays a scene with ranks as processes, on a machine of its own where one is given.
-fn play_on(scene: &str, world: usize, machine: Option<&StandIn>) {
-    let start = Instant::now();
-    let name = format!("life-{}-{scene}-{world}", std::process::id());
-    let rank = |rank: usize| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([RANK, scene, &rank.to_string(), &world.to_string(), &name]);
-        if let Some(machine) = machine {
-            machine.apply(&mut command);
-        }
-        command.spawn().unwrap()
-    };
-    let mut ranks = Ranks((0..world).map(rank).collect());
-    for (rank, child) in ranks.0.iter_mut().enumerate() {
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < HARD_LIMIT, "{scene}: rank {rank} hangs");
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        assert!(status.success(), "{scene} of {world}: rank {rank}: {status}");
-    }
-}
-
 fn communicators_leave_nothing_behind() {
     play("create_and_destroy", 2);
     if !driver::is_real() {
@@ -136,8 +70,8 @@ fn memory_shared_by_ipc_stays_no_longer_than_needed() {
     let folder = std::env::temp_dir().join(format!("lanesum-life-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let machine = Config::new().without_vmm().write(&folder).unwrap();
-    play_on("create_and_destroy_with_ipc", 2, Some(&machine));
-    play_on("create_and_destroy_with_ipc", 3, Some(&machine));
+    play_on("create_and_destroy_with_ipc", 2, &machine);
+    play_on("create_and_destroy_with_ipc", 3, &machine);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

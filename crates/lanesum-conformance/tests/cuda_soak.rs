@@ -1,4 +1,5 @@
-//! Many calls on GPU memory, enqueued without waiting, and epochs that come to the places where tags and counters wrap.
+//! Many calls on GPU memory, eager and in graphs, enqueued without waiting, and epochs that come to the places where tags and
+//! counters wrap, and where halves of the inboxes are swept.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::device_soak::{Task, soak};
 use common::{driver, harness};
+use lanesum_conformance::Choice;
 
 /// The argument that makes this binary a rank; what is to be done follows.
 const RANK: &str = "--soak";
@@ -22,7 +24,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, rank, world, name, first_epoch, calls, seconds] = arguments.as_slice()
+    if let [first, rank, world, name, choice, first_epoch, calls, seconds] = arguments.as_slice()
         && first == RANK
     {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
             rank: rank.parse().unwrap(),
             world: world.parse().unwrap(),
             name: name.clone(),
+            choice: serde_json::from_str(choice).unwrap(),
             first_epoch: first_epoch.parse().unwrap(),
             calls: calls.parse().unwrap(),
             time: Duration::from_secs(seconds.parse().unwrap()),
@@ -44,8 +47,9 @@ fn main() -> ExitCode {
     }
     harness::main(harness::tests![
         many_calls_of_two_ranks,
-        half_of_the_tags_wraps,
+        halves_are_swept,
         tags_wrap,
+        headers_wrap,
         epochs_wrap,
         more_ranks_than_cores,
     ])
@@ -64,14 +68,15 @@ impl Drop for Ranks {
 }
 
 /// So many calls, or as many as the machine makes in that time.
-fn calls(world: usize, first_epoch: u64, calls: usize, seconds: u64) {
+fn calls(choice: Choice, world: usize, first_epoch: u64, calls: usize, seconds: u64) {
     let start = Instant::now();
-    let name = format!("device-soak-{}-{world}-{first_epoch}", std::process::id());
+    let name = format!("device-soak-{}-{choice:?}-{world}-{first_epoch}", std::process::id());
     let rank = |rank: usize| {
         let numbers = [
             rank.to_string(),
             world.to_string(),
             name.clone(),
+            serde_json::to_string(&choice).unwrap(),
             first_epoch.to_string(),
         ];
         Command::new(std::env::current_exe().unwrap())
@@ -99,32 +104,44 @@ fn of(stand_in: usize, real: usize) -> usize {
     if driver::is_real() { real } else { stand_in }
 }
 
-fn many_calls_of_two_ranks() {
-    calls(2, 1, of(40_000, 1_000_000), of(10, 400) as u64);
-}
+const CHOICES: [Choice; 2] = [Choice::OneShotPush, Choice::TwoShotPush];
 
-fn across(boundary: u64) {
-    for world in [2, 3] {
-        // The first lane comes to it within the first stretch, those that only longer calls use later.
-        calls(world, boundary.wrapping_sub(40), of(1500, 5000), 60);
+fn many_calls_of_two_ranks() {
+    for choice in CHOICES {
+        calls(choice, 2, 1, of(16_000, 500_000), of(10, 200) as u64);
     }
 }
 
-fn half_of_the_tags_wraps() {
-    across(1 << 30);
-    across(1 << 31);
+fn across(boundary: u64) {
+    for (choice, world) in [(CHOICES[0], 2), (CHOICES[1], 3), (Choice::Auto, 3)] {
+        // The first lane comes to it within the first stretch, those that only longer calls use later.
+        calls(choice, world, boundary.wrapping_sub(40), of(700, 5000), 60);
+    }
 }
 
+/// Every 2^14 epochs.
+fn halves_are_swept() {
+    across(1 << 14);
+    across(3 << 14);
+}
+
+/// The 16 bits in packets.
 fn tags_wrap() {
+    across(1 << 16);
+}
+
+/// The 32 bits in headers.
+fn headers_wrap() {
     across(1 << 32);
 }
 
+/// The 60 bits of a lane.
 fn epochs_wrap() {
     across(0);
 }
 
 fn more_ranks_than_cores() {
-    for world in [4, 8] {
-        calls(world, (1 << 32) - 20, of(512, 20_000), 60);
+    for (choice, world) in [(CHOICES[1], 4), (CHOICES[0], 8), (CHOICES[1], 8)] {
+        calls(choice, world, (1 << 16) - 20, of(256, 20_000), 60);
     }
 }

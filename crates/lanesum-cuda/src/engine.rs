@@ -4,18 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanesum_plan::{Announced, Bytes, Dtype, Fault, Grid, Operation, ReductionTree, Request};
+use lanesum_plan::{Bytes, Dtype, Fault, Operation, ReductionTree};
 use lanesum_segment::Record;
 
+use crate::bench::BenchModule;
+use crate::captures::{Captures, Last};
+use crate::counters::DeviceCounters;
 use crate::device::{Device, await_device};
 use crate::error::CudaError;
-use crate::event::Event;
-use crate::layout::{self, Launch};
+use crate::layout::Launch;
 use crate::program::Program;
 use crate::retired;
-use crate::shared::{GRACE, Pending, Shared};
-use crate::staged::{Staged, launch, launch_here};
-use crate::stream::{Mode, RawStream, Stream, mode};
+use crate::shared::{GRACE, Shared};
+use crate::staged::{Staged, launch};
+use crate::stream::{RawStream, Stream};
 
 /// The longest wait of a kernel where the display's watchdog would end it.
 const WATCHDOG: Duration = Duration::from_secs(1);
@@ -23,23 +25,21 @@ const WATCHDOG: Duration = Duration::from_secs(1);
 /// One rank's end of a communicator: `Send`, one caller at a time.
 #[derive(Debug)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Taken only when the engine ends.
     staged: Option<Box<Staged>>,
     /// What all launches have in common.
-    base: Launch,
-    ticket: Cell<u64>,
-    /// Lanes of the last call.
-    blocks: Cell<u32>,
+    pub(crate) base: Launch,
+    /// Of the last eager call; those that are captured have none.
+    pub(crate) ticket: Cell<u64>,
+    /// Lanes of the last eager call.
+    pub(crate) blocks: Cell<u32>,
     deadline: Cell<Duration>,
-    /// The stream of the last call; what comes on another one waits for it.
-    last: RefCell<Option<Last>>,
-}
-
-#[derive(Debug, Clone)]
-struct Last {
-    stream: RawStream,
-    _keep: Option<Stream>,
+    /// The stream of the last eager call.
+    pub(crate) last: RefCell<Option<Last>>,
+    pub(crate) captures: RefCell<Captures>,
+    /// Whether the lanes are closed: whatever runs from then on writes NaN.
+    pub(crate) closed: Cell<bool>,
 }
 
 /// The memory of a call on one rank, and the stream that orders it.
@@ -53,15 +53,6 @@ pub struct DeviceOperands {
     pub stream: RawStream,
     /// The stream itself, where it is of this library.
     pub keep: Option<Stream>,
-}
-
-/// Why a call was not enqueued.
-#[derive(Debug)]
-pub enum Unqueued {
-    /// The stream is being captured into a graph.
-    Capturing,
-    /// The device failed: the communicator is poisoned.
-    Failed(Box<Fault>),
 }
 
 /// Tells the device of peers' deaths; for the watcher.
@@ -88,7 +79,11 @@ impl Engine {
             ticket: 0,
             call: [0; 4],
             digest: 0,
-            flags: if program.canonical { layout::CANONICAL } else { 0 },
+            frames: 0,
+            tail: 0,
+            plain_share: 0,
+            plain_tail: 0,
+            canonical: u32::from(program.canonical),
             rank: staged.rank.index() as u32,
             position: program.position(staged.rank.index()),
             lanes: staged.fit.lanes(),
@@ -97,7 +92,7 @@ impl Engine {
             program: program.steps(),
             local: staged.local.address,
             mapped: staged.mapped.address,
-            inboxes: staged.addresses(),
+            inboxes: program.by_leaf(&staged.addresses()),
         };
         let shared = Arc::new(Shared::new(&staged.device, Arc::clone(&staged.mapped), staged.rank));
         let engine = Self {
@@ -108,6 +103,8 @@ impl Engine {
             blocks: Cell::new(0),
             deadline: Cell::new(deadline),
             last: RefCell::new(None),
+            captures: RefCell::new(Captures::default()),
+            closed: Cell::new(false),
         };
         engine.set_deadline(deadline);
         engine
@@ -150,172 +147,63 @@ impl Engine {
         self.shared.memory.words().set_deadline_ns(nanoseconds);
     }
 
-    /// Enqueues a call: every algorithm of this engine is a grid of lanes.
+    /// What the device has counted, replays of graphs among it; waits for no call.
     ///
     /// # Errors
-    /// [`Unqueued`]: nothing was enqueued.
-    ///
-    /// # Safety
-    /// Input and output hold the request's elements in memory that the device can reach, are the same or do not overlap, and stay
-    /// until the call has ended; the stream belongs to this device's primary context.
-    pub unsafe fn enqueue(
-        &self,
-        grid: Grid,
-        announced: &Announced,
-        request: &Request,
-        operands: &DeviceOperands,
-    ) -> Result<Pending, Unqueued> {
-        self.admit(operands, announced.words())?;
-        let ticket = self.ticket.get() + 1;
-        let call = Launch {
-            ticket,
-            call: announced.words(),
-            digest: announced.digest(),
-            ..self.call(grid, request, operands)
-        };
-        self.launch(grid, request, &call, operands)
-            .map_err(|error| self.broke(&error, call.call))?;
-        Ok(Pending {
-            shared: Arc::clone(&self.shared),
-            ticket,
-            call: call.call,
-            stream: operands.stream,
-            _keep: operands.keep.clone(),
-        })
+    /// [`CudaError`] if the device can't be read.
+    pub fn device_counters(&self) -> Result<DeviceCounters, CudaError> {
+        self.staged()?.counters()
     }
 
-    /// Enqueues NaN for an output: what a call after a fault leaves. Does nothing where the device is beyond that, or the stream is
-    /// being captured.
-    ///
-    /// # Safety
-    /// As [`Engine::enqueue`], for the output.
-    pub unsafe fn spoil(&self, grid: Grid, request: &Request, operands: &DeviceOperands) {
-        let call = Launch {
-            ticket: self.ticket.get() + 1,
-            flags: self.base.flags | layout::SPOIL,
-            ..self.call(grid, request, operands)
-        };
-        if self.admit(operands, call.call).is_ok() {
-            // The fault that is told already says more than a second one would.
-            self.launch(grid, request, &call, operands).ok();
-        }
-    }
-
-    /// Enqueues the kernel of a call again and again with nothing around it, to measure what the call adds. Uses no epoch; each
-    /// launch only reads that it is to write NaN.
+    /// Loads the kernels of the bench, once.
     ///
     /// # Errors
-    /// [`CudaError`] if a launch is refused.
-    ///
-    /// # Safety
-    /// As [`Engine::enqueue`], for the output.
+    /// [`CudaError::NoImage`] if this build has none, and what the driver refuses.
     #[doc(hidden)]
-    pub unsafe fn bare_launches(
-        &self,
-        (grid, times): (Grid, u32),
-        request: &Request,
-        operands: &DeviceOperands,
-    ) -> Result<(), CudaError> {
-        let Some(staged) = &self.staged else { return Ok(()) };
-        let call = Launch {
-            ticket: self.ticket.get(),
-            flags: self.base.flags | layout::SPOIL,
-            ..self.call(grid, request, operands)
-        };
-        let _current = self.device().current()?;
-        let function = staged.module.one_shot_push(request.dtype, request.operation);
-        for _ in 0..times {
-            let shape = (grid.blocks, grid.threads);
-            launch_here(self.device(), function, shape, &call, operands.stream)?;
+    pub fn load_bench(&self) -> Result<(), CudaError> {
+        let staged = self.staged()?;
+        if staged.bench.get().is_none() {
+            let _relaxed = self.device().relaxed()?;
+            let module = BenchModule::load(&staged.device, staged.world.get())?;
+            staged.bench.get_or_init(|| module);
         }
         Ok(())
     }
 
-    #[inline]
-    fn call(&self, grid: Grid, request: &Request, operands: &DeviceOperands) -> Launch {
-        Launch {
-            input: operands.input,
-            output: operands.output,
-            elements: request.elements.get(),
-            share: grid.share,
-            ..self.base
-        }
-    }
-
-    #[inline]
-    fn launch(&self, grid: Grid, request: &Request, call: &Launch, operands: &DeviceOperands) -> Result<(), CudaError> {
-        let Some(staged) = &self.staged else { return Ok(()) };
-        let function = staged.module.one_shot_push(request.dtype, request.operation);
-        let shape = (grid.blocks, grid.threads);
-        launch(&self.shared.device, function, shape, call, operands.stream)?;
-        self.ticket.set(call.ticket);
-        self.blocks.set(grid.blocks);
-        Ok(())
-    }
-
-    /// Orders this call after the one before, and refuses streams that are captured.
-    #[inline]
-    fn admit(&self, operands: &DeviceOperands, call: [u64; 4]) -> Result<(), Unqueued> {
-        let stream = operands.stream;
-        let broke = |error: CudaError| self.broke(&error, call);
-        if mode(self.device(), stream).map_err(broke)? != Mode::Runs {
-            return Err(Unqueued::Capturing);
-        }
-        let mut last = self.last.borrow_mut();
-        match last.as_ref() {
-            Some(before) if before.stream == stream => return Ok(()),
-            Some(before) => {
-                // Its end would be a node of that graph, and waiting for it would pull this call into the graph.
-                if mode(self.device(), before.stream).map_err(broke)? != Mode::Runs {
-                    return Err(Unqueued::Capturing);
-                }
-                let ordered = self
-                    .order()
-                    .and_then(|order| order.mark(before.stream).and_then(|()| order.hold(stream)));
-                ordered.map_err(broke)?;
-            }
-            None => {}
-        }
-        *last = Some(Last {
-            stream,
-            _keep: operands.keep.clone(),
-        });
-        Ok(())
-    }
-
-    fn order(&self) -> Result<&Event, CudaError> {
+    pub(crate) fn staged(&self) -> Result<&Staged, CudaError> {
         // Taken only when the engine ends, after the last call.
-        let staged = self.staged.as_ref().ok_or(CudaError::NoDevice)?;
-        Ok(&staged.order)
+        self.staged.as_deref().ok_or(CudaError::NoDevice)
     }
 
-    #[cold]
-    fn broke(&self, error: &CudaError, call: [u64; 4]) -> Unqueued {
-        Unqueued::Failed(Box::new(self.shared.broke(error, call, self.ticket.get() + 1)))
-    }
-
-    /// Ends this rank's part: tells the peers' devices, waits for the own kernels, and gives memory back. `kind`: 4 for a departure,
-    /// 6 for a panic. `peers_left` tells whether no peer can write here any more.
+    /// Ends this rank's part: waits for its eager calls, closes it for replays of graphs, which then write NaN and return, tells the
+    /// peers' devices, and gives memory back; what graphs still run with stays until they are gone. `peers_left` tells whether no
+    /// peer can write here any more.
     pub fn end(&mut self, kind: FarewellKind, peers_left: impl Fn() -> bool + Send + 'static) {
-        let Some(staged) = self.staged.take() else { return };
+        let Some(mut staged) = self.staged.take() else { return };
         let longest = self.deadline.get() + GRACE;
-        if self.say_farewell(&staged, kind, longest).is_err() {
+        // Nothing of this concerns what the thread may be capturing.
+        let relaxed = staged.device.relaxed();
+        if relaxed.is_err() || self.say_farewell(&staged, kind, longest).is_err() {
             // A kernel of this rank may still run, or the device is lost: what it uses must stay.
             core::mem::forget(staged);
             core::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        let mut staged = staged;
         // What is the peers' is closed before this rank says that it has left: after that they may free it.
+        if staged.graphs.any() {
+            staged.close_opened();
+            retired::keep_staged(staged, peers_left);
+            return;
+        }
         let own = staged.take_own_inbox();
         drop(staged);
-        if let Some(own) = own {
-            retired::keep_until(own, peers_left);
+        match own {
+            Some(own) => retired::keep_inbox(own, peers_left),
+            None => retired::collect(),
         }
     }
 
     fn say_farewell(&self, staged: &Staged, kind: FarewellKind, longest: Duration) -> Result<(), CudaError> {
-        let stream = staged.stream.raw();
         let (lanes, ticket) = (self.blocks.get(), self.ticket.get());
         let progress = || self.shared.progress();
         await_device(
@@ -324,18 +212,22 @@ impl Engine {
             progress,
             || staged.have_finished(lanes, ticket),
         )?;
-        // A device that has failed has told its peers: an alert is written once.
-        if staged.world.get() > 1 && !self.shared.memory.words().has_failed() {
-            launch(
-                &staged.device,
-                staged.module.farewell,
-                (1, 32),
-                &staged.notice(kind as u64, 0),
-                stream,
-            )?;
-            staged.stream.synchronize(longest)?;
+        let notice = match self.shared.memory.words().has_failed() {
+            // A device that has failed has told its peers, and an alert is written once.
+            true => staged.silent_notice(),
+            false => staged.notice(kind as u64, 0),
+        };
+        let stream = staged.stream.raw();
+        launch(&staged.device, staged.module.farewell, (1, 32), &notice, stream)?;
+        staged.stream.synchronize(longest)?;
+        // The kernel does not wait for ever.
+        match staged.is_at_rest()? {
+            true => Ok(()),
+            false => Err(CudaError::Late {
+                what: "a replay of a graph",
+                ms: longest.as_millis(),
+            }),
         }
-        Ok(())
     }
 }
 

@@ -138,9 +138,12 @@ impl CudaError {
         }
     }
 
-    /// Whether only a capture stands in the way: the device is well.
-    pub(crate) fn is_of_capture(&self) -> bool {
-        matches!(self, Self::Capture { .. })
+    /// The refused call and why, where only a capture stands in the way: the device is well.
+    pub(crate) fn capture_trouble(&self) -> Option<(&'static str, CaptureTrouble)> {
+        if let Self::Capture { call, trouble } = self {
+            return Some((call, *trouble));
+        }
+        None
     }
 
     /// Names what memory was for, where none was left.

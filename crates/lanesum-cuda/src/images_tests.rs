@@ -3,18 +3,21 @@
 
 use std::collections::BTreeSet;
 
+use crate::bench::BenchKernel;
+use crate::images::{BENCH_IMAGES, IMAGES, Image, Target};
+use crate::module;
 use lanesum_plan::{AlgorithmName, Dtype, Engine, Operation};
-use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
-
-use crate::images::{IMAGES, Image, Target};
 
 const WORLDS: std::ops::RangeInclusive<u8> = 1..=8;
-const CUBINS: [u32; 7] = [80, 86, 89, 90, 100, 120, 121];
+const CUBINS: [u32; 5] = [80, 89, 90, 100, 120];
 
 /// What a module of this world is asked for.
 fn expected(world: u8) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["lanesum_farewell".to_owned(), "lanesum_prove".to_owned()]);
-    let of_cuda = |name: &AlgorithmName| name.engine() == Some(Engine::Cuda);
+    // Two shots need somebody else.
+    let of_cuda = |name: &AlgorithmName| {
+        name.engine() == Some(Engine::Cuda) && (world > 1 || *name != AlgorithmName::TwoShotPush)
+    };
     for algorithm in AlgorithmName::ALL.into_iter().filter(of_cuda) {
         for dtype in Dtype::ALL {
             for operation in Operation::ALL {
@@ -26,18 +29,20 @@ fn expected(world: u8) -> BTreeSet<String> {
 }
 
 fn unpacked(image: &Image) -> Vec<u8> {
-    let content = decompress_to_vec_zlib_with_limit(image.compressed, image.bytes).expect("a zlib stream");
-    assert_eq!(content.len(), image.bytes, "world {}, {:?}", image.world, image.target);
-    content
+    module::unpacked(image).unwrap_or_else(|| panic!("world {}, {:?}: no such image", image.world, image.target))
 }
 
-/// The names that follow `.entry` in a PTX text.
-fn entries(text: &str) -> Vec<String> {
+/// The names of the entries of PTX, sorted.
+fn entries(image: &Image) -> Vec<String> {
+    let content = unpacked(image);
+    let text = std::ffi::CStr::from_bytes_with_nul(&content).expect("one zero, at the end");
     let name = |line: &str| {
         let (_, rest) = line.split_once(".entry ")?;
         Some(rest.split('(').next()?.trim().to_owned())
     };
-    text.lines().filter_map(name).collect()
+    let mut names: Vec<String> = text.to_str().expect("text").lines().filter_map(name).collect();
+    names.sort();
+    names
 }
 
 /// The number at this place of machine code's file header, which is little-endian ELF.
@@ -61,21 +66,20 @@ fn each_world_has_its_ptx_then_its_machine_code() {
 #[test]
 fn each_ptx_has_an_entry_for_every_request_and_no_other() {
     for image in IMAGES.iter().filter(|image| image.target == Target::Ptx) {
-        let content = unpacked(image);
-        let text = std::ffi::CStr::from_bytes_with_nul(&content).expect("one zero, at the end");
-        let found = entries(text.to_str().expect("text"));
-        assert_eq!(
-            found.iter().cloned().collect::<BTreeSet<_>>(),
-            expected(image.world),
-            "world {}",
-            image.world
-        );
-        assert_eq!(
-            found.len(),
-            expected(image.world).len(),
-            "an entry of world {} stands there twice",
-            image.world
-        );
+        let wanted: Vec<String> = expected(image.world).into_iter().collect();
+        assert_eq!(entries(image), wanted, "world {}", image.world);
+    }
+}
+
+#[test]
+fn the_bench_has_all_its_kernels_for_each_world_with_peers() {
+    let listed: Vec<u8> = BENCH_IMAGES.iter().map(|image| image.world).collect();
+    assert_eq!(listed, WORLDS.skip(1).collect::<Vec<u8>>());
+    for image in BENCH_IMAGES {
+        assert_eq!(image.target, Target::Ptx);
+        let mut wanted = BenchKernel::ALL.map(|kernel| kernel.entry(usize::from(image.world)));
+        wanted.sort();
+        assert_eq!(entries(image), wanted, "world {}", image.world);
     }
 }
 
@@ -99,7 +103,42 @@ fn each_machine_code_is_for_its_target_and_has_every_kernel() {
 }
 
 #[test]
+fn what_is_no_image_is_noticed() {
+    let image = &IMAGES[0];
+    let content = unpacked(image);
+    let of = |compressed: Vec<u8>, bytes: usize| {
+        let compressed = compressed.leak();
+        module::unpacked(&Image {
+            compressed,
+            bytes,
+            ..*image
+        })
+    };
+    let whole = image.compressed.to_vec();
+    for bytes in [0, 1, image.bytes - 1, image.bytes + 1] {
+        assert_eq!(of(whole.clone(), bytes), None, "{bytes} bytes");
+    }
+    for cut in (0..20).chain([whole.len() / 2, whole.len() - 1]) {
+        assert_eq!(of(whole[..cut].to_vec(), image.bytes), None, "cut at {cut}");
+    }
+    // The window's size, bytes 1 to 4, may be another one that suffices.
+    for at in (0..32).chain((32..whole.len()).step_by(501)) {
+        for bit in [0x01, 0x80] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= bit;
+            let found = of(damaged, image.bytes);
+            let harmless = (1..5).contains(&at) && found.as_ref() == Some(&content);
+            assert!(found.is_none() || harmless, "bit {bit} of byte {at}");
+        }
+    }
+}
+
+#[test]
 fn the_images_stay_small() {
-    let bytes: usize = IMAGES.iter().map(|image| image.compressed.len()).sum();
+    let bytes: usize = IMAGES
+        .iter()
+        .chain(BENCH_IMAGES)
+        .map(|image| image.compressed.len())
+        .sum();
     assert!(bytes < 5 << 20, "{bytes} bytes");
 }

@@ -66,6 +66,11 @@ impl Inbox {
         matches!(self, Self::Plain(_))
     }
 
+    /// Whether it is a peer's that was opened by its handle: the peer may free it once this rank has left.
+    pub(crate) fn is_opened(&self) -> bool {
+        matches!(self, Self::Opened { .. })
+    }
+
     /// A new inbox of this rank, and what the peers need to map it.
     pub(crate) fn create(device: &Device, bytes: u64) -> Result<(Self, Offer, Option<OwnedFd>), CudaError> {
         if device.is_shareable() {

@@ -1,5 +1,6 @@
 //! Twins of the structures in `kernels/layout.cuh`: what a launch gets, and where things stand in an inbox.
 
+use lanesum_plan::Dtype;
 use lanesum_segment::Mapped;
 
 use crate::driver::types::DevicePointer;
@@ -17,7 +18,21 @@ pub(crate) const HEADERS: u64 = (2 * LANES_MAX * WORLD_MAX * 8) as u64;
 /// Where the proofs start.
 pub(crate) const PROOFS: u64 = 8 * 1024;
 /// Bytes of `Local`.
-pub(crate) const LOCAL: usize = LANES_MAX * 16 + 64;
+pub(crate) const LOCAL: usize = LANES_MAX * LANE + 128;
+/// Bytes of `Lane`.
+pub(crate) const LANE: usize = 16;
+/// The words of `Local` as the host reads them: `Lane::word` and `Lane::ticket` of lane l are the first two from l times this on.
+pub(crate) const LANE_WORDS: usize = LANE / 8;
+/// `Local::calls`
+pub(crate) const CALLS_WORD: usize = LANES_MAX * LANE_WORDS;
+/// `Local::waited_ns`
+pub(crate) const WAITED_WORD: usize = CALLS_WORD + 1;
+/// `LANE_RUNNING`
+pub(crate) const LANE_RUNNING: u64 = 1 << 63;
+/// `LANE_EPOCH`
+pub(crate) const LANE_EPOCH: u64 = (1 << 60) - 1;
+/// Bytes of a frame.
+pub(crate) const FRAME: u64 = 16;
 
 /// `Launch`: one call, by value.
 #[repr(C)]
@@ -26,11 +41,19 @@ pub(crate) struct Launch {
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) elements: u64,
-    pub(crate) share: u64,
+    /// Of the message; the last may be cut off.
+    pub(crate) frames: u64,
+    /// Frames of each lane but the last, and of the last.
+    pub(crate) share: u32,
+    pub(crate) tail: u32,
+    /// Of these, the first ones, which are whole, if both buffers are aligned to words; else none.
+    pub(crate) plain_share: u32,
+    pub(crate) plain_tail: u32,
     pub(crate) ticket: u64,
     pub(crate) call: [u64; 4],
     pub(crate) digest: u32,
-    pub(crate) flags: u32,
+    /// Not 0: the tree is canonical.
+    pub(crate) canonical: u32,
     pub(crate) rank: u32,
     pub(crate) position: u32,
     pub(crate) lanes: u32,
@@ -39,6 +62,7 @@ pub(crate) struct Launch {
     pub(crate) program: u64,
     pub(crate) local: DevicePointer,
     pub(crate) mapped: DevicePointer,
+    /// By leaf of the tree.
     pub(crate) inboxes: [DevicePointer; WORLD_MAX],
 }
 
@@ -50,32 +74,66 @@ pub(crate) struct Notice {
     pub(crate) nonce: u64,
     pub(crate) rank: u32,
     pub(crate) world: u32,
+    pub(crate) local: DevicePointer,
+    /// By rank.
     pub(crate) inboxes: [DevicePointer; WORLD_MAX],
 }
 
-/// `FLAG_SPOIL`
-pub(crate) const SPOIL: u32 = 1;
-/// `FLAG_CANONICAL`
-pub(crate) const CANONICAL: u32 = 2;
+/// The ticket of calls that are captured.
+pub(crate) const CAPTURED: u64 = 0;
+/// Bytes of payload in a frame, and of a word of it.
+const PAYLOAD: u64 = 12;
+const WORD: u64 = 4;
+
+/// How a message is cut into frames, and those into lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) frames: u64,
+    pub(crate) share: u32,
+    pub(crate) tail: u32,
+    pub(crate) plain_share: u32,
+    pub(crate) plain_tail: u32,
+}
+
+/// Cuts a message as its grid says. Lengths that no memory holds come out shorter than they are.
+#[inline]
+pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, share): (u32, u64)) -> Cut {
+    let in_frame = PAYLOAD / dtype.size() as u64;
+    let aligned = addresses.iter().all(|address| address % WORD == 0);
+    let before_last = share.saturating_mul(u64::from(blocks).saturating_sub(1));
+    let within = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
+    let frames = elements.div_ceil(in_frame);
+    Cut {
+        frames,
+        share: within(share),
+        tail: within(frames.saturating_sub(before_last)),
+        plain_share: if aligned { within(share) } else { 0 },
+        plain_tail: if aligned {
+            within((elements / in_frame).saturating_sub(before_last))
+        } else {
+            0
+        },
+    }
+}
 
 const _: () = {
     use core::mem::offset_of;
     assert!(WORLD_MAX == 8);
-    assert!(size_of::<Launch>() == 192 && size_of::<Notice>() == 88);
-    assert!(offset_of!(Launch, call) == 40 && offset_of!(Launch, digest) == 72);
-    assert!(offset_of!(Launch, order) == 96 && offset_of!(Launch, local) == 112);
-    assert!(offset_of!(Launch, inboxes) == 128 && offset_of!(Notice, inboxes) == 24);
-    assert!(size_of::<Mapped>() == 384 && LOCAL == 576);
+    assert!(size_of::<Launch>() == 208 && size_of::<Notice>() == 96);
+    assert!(offset_of!(Launch, call) == 56 && offset_of!(Launch, digest) == 88);
+    assert!(offset_of!(Launch, order) == 112 && offset_of!(Launch, local) == 128);
+    assert!(offset_of!(Launch, inboxes) == 144 && offset_of!(Notice, inboxes) == 32);
+    assert!(size_of::<Mapped>() == 384 && LOCAL == 640);
     assert!(PROOFS + (WORLD_MAX * PROOF_WORDS * 8) as u64 == INBOX_HEAD);
 };
 
-/// Bytes of an inbox whose lanes take so many packets an exchange.
+/// Bytes of an inbox whose lanes take so many frames of each rank an exchange.
 pub(crate) fn inbox_bytes(world: usize, lanes: u32, capacity: u32) -> u64 {
-    INBOX_HEAD + 2 * half_words(world, lanes, capacity) * 8
+    INBOX_HEAD + 2 * half_frames(world, lanes, capacity) * FRAME
 }
 
-/// Words of one half of an inbox's data.
-pub(crate) fn half_words(world: usize, lanes: u32, capacity: u32) -> u64 {
+/// Frames of one half of an inbox's data.
+pub(crate) fn half_frames(world: usize, lanes: u32, capacity: u32) -> u64 {
     world as u64 * u64::from(lanes) * u64::from(capacity)
 }
 
@@ -86,4 +144,31 @@ pub(crate) fn proof_word(nonce: u64, from: usize, to: usize, index: usize) -> u6
     let word = nonce.wrapping_add(place.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word ^ (word >> 27)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(elements: u64, dtype: Dtype, addresses: [u64; 2]) -> (u64, u32, u32) {
+        let cut = cut(elements, dtype, addresses, (1, 32));
+        (cut.frames, cut.tail, cut.plain_tail)
+    }
+
+    #[test]
+    fn frames_are_plain_where_they_are_whole_and_aligned() {
+        assert_eq!(tail(0, Dtype::F32, [0, 0]), (0, 0, 0));
+        assert_eq!(tail(3, Dtype::F32, [4, 8]), (1, 1, 1));
+        assert_eq!(tail(4, Dtype::F32, [4, 8]), (2, 2, 1));
+        assert_eq!(tail(12, Dtype::Bf16, [4, 6]), (2, 2, 0));
+        assert_eq!(tail(13, Dtype::F16, [12, 0]), (3, 3, 2));
+        assert_eq!(tail(13, Dtype::F16, [13, 0]), (3, 3, 0));
+    }
+
+    #[test]
+    fn the_last_lane_has_what_is_left() {
+        let cut = cut(6 * 70 + 1, Dtype::Bf16, [0, 4], (3, 32));
+        assert_eq!((cut.frames, cut.share, cut.tail), (71, 32, 7));
+        assert_eq!((cut.plain_share, cut.plain_tail), (32, 6));
+    }
 }

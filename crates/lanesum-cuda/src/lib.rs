@@ -4,11 +4,15 @@
 //! memory and loads kernels; [`Staged::offer`] and [`Staged::map`] pass inboxes around; [`Staged::prove`] and [`Staged::judge`] make
 //! sure that bytes arrive; [`Engine::new`] is what calls are made with. The kernels and their contracts are in `kernels/`.
 
+mod bench;
 mod buffer;
 mod capture_trouble;
+mod captures;
+mod counters;
 mod device;
 mod driver;
 mod engine;
+mod enqueue;
 mod error;
 mod event;
 mod graph;
@@ -23,10 +27,14 @@ mod shared;
 mod staged;
 mod stream;
 
+#[doc(hidden)]
+pub use bench::BenchKernel;
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Scalar};
 pub use capture_trouble::CaptureTrouble;
+pub use counters::DeviceCounters;
 pub use device::{Device, DriverFacts, device_count, driver};
-pub use engine::{DeviceOperands, Engine, FarewellKind, Notifier, Unqueued};
+pub use engine::{DeviceOperands, Engine, FarewellKind, Notifier};
+pub use enqueue::{Admission, Queued, Spoilt, Unqueued};
 pub use error::CudaError;
 pub use event::Event;
 pub use graph::{Capture, Graph};

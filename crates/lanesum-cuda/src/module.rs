@@ -2,22 +2,35 @@
 
 use core::ffi::c_void;
 use std::ffi::CString;
+use std::io::Read;
 
-use lanesum_plan::{Dtype, Operation};
+use lanesum_plan::{AlgorithmName, Dtype, Kernel, Operation};
+use lzma_rust2::LzmaReader;
 
 use crate::device::Device;
 use crate::driver::types::*;
 use crate::error::CudaError;
 use crate::images::{IMAGES, Image, Target};
 
+/// An image on the device.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    device: Device,
+    handle: ModuleHandle,
+}
+
+/// By dtype and operation.
+type Functions = [[FunctionHandle; Operation::ALL.len()]; Dtype::ALL.len()];
+
 /// The loaded kernels.
 #[derive(Debug)]
 pub(crate) struct Module {
-    device: Device,
-    handle: ModuleHandle,
-    one_shot_push: [[FunctionHandle; Operation::ALL.len()]; Dtype::ALL.len()],
+    one_shot_push: Functions,
+    /// Null in a world of one, for which no plan decides it.
+    two_shot_push: Functions,
     pub(crate) farewell: FunctionHandle,
     pub(crate) prove: FunctionHandle,
+    _loaded: Loaded,
 }
 
 impl Module {
@@ -27,8 +40,8 @@ impl Module {
         let compute = device.facts().compute;
         let mut reason = "none is shipped for this number of ranks".to_owned();
         for image in candidates(world, compute) {
-            match load_image(device, image) {
-                Ok(handle) => return Self::complete(device, handle, world),
+            match Loaded::new(device, image) {
+                Ok(loaded) => return Self::complete(loaded, world),
                 Err(error) if is_unfit(&error) => reason = error.to_string(),
                 Err(error) => return Err(error),
             }
@@ -36,31 +49,49 @@ impl Module {
         Err(CudaError::NoImage { compute, reason })
     }
 
-    fn complete(device: &Device, handle: ModuleHandle, world: usize) -> Result<Self, CudaError> {
-        let mut module = Self {
-            device: device.clone(),
-            handle,
-            one_shot_push: [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()],
-            farewell: FunctionHandle::NULL,
-            prove: FunctionHandle::NULL,
+    fn complete(loaded: Loaded, world: usize) -> Result<Self, CudaError> {
+        let two_shot_push = match world {
+            0 | 1 => [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()],
+            _ => loaded.functions(AlgorithmName::TwoShotPush, world)?,
         };
-        for dtype in Dtype::ALL {
-            for operation in Operation::ALL {
-                module.one_shot_push[dtype as usize][operation as usize] =
-                    module.function(&format!("one_shot_push_w{world}_{dtype}_{operation}"))?;
-            }
-        }
-        module.farewell = module.function("lanesum_farewell")?;
-        module.prove = module.function("lanesum_prove")?;
-        Ok(module)
+        Ok(Self {
+            one_shot_push: loaded.functions(AlgorithmName::OneShotPush, world)?,
+            two_shot_push,
+            farewell: loaded.function("lanesum_farewell")?,
+            prove: loaded.function("lanesum_prove")?,
+            _loaded: loaded,
+        })
     }
 
     #[inline]
-    pub(crate) fn one_shot_push(&self, dtype: Dtype, operation: Operation) -> FunctionHandle {
-        self.one_shot_push[dtype as usize][operation as usize]
+    pub(crate) fn function(&self, kernel: Kernel, dtype: Dtype, operation: Operation) -> FunctionHandle {
+        let functions = match kernel {
+            Kernel::OneShotPush => &self.one_shot_push,
+            Kernel::TwoShotPush => &self.two_shot_push,
+        };
+        functions[dtype as usize][operation as usize]
+    }
+}
+
+impl Loaded {
+    pub(crate) fn new(device: &Device, image: &Image) -> Result<Self, CudaError> {
+        let _current = device.current()?;
+        let driver = device.driver();
+        // The NUL ends PTX; behind machine code it harms nothing.
+        let mut bytes = unpacked(image).unwrap_or_default();
+        bytes.push(0);
+        let mut handle = ModuleHandle::NULL;
+        driver.check("cuModuleLoadData", || {
+            // SAFETY: the image is whole and NUL-terminated, both outlive the call.
+            unsafe { (driver.table.cuModuleLoadData)(&mut handle, bytes.as_ptr().cast::<c_void>()) }
+        })?;
+        Ok(Self {
+            device: device.clone(),
+            handle,
+        })
     }
 
-    fn function(&self, name: &str) -> Result<FunctionHandle, CudaError> {
+    pub(crate) fn function(&self, name: &str) -> Result<FunctionHandle, CudaError> {
         let driver = self.device.driver();
         let _current = self.device.current()?;
         let mut function = FunctionHandle::NULL;
@@ -72,15 +103,39 @@ impl Module {
         })?;
         Ok(function)
     }
+
+    fn functions(&self, algorithm: AlgorithmName, world: usize) -> Result<Functions, CudaError> {
+        let mut functions = [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()];
+        for dtype in Dtype::ALL {
+            for operation in Operation::ALL {
+                functions[dtype as usize][operation as usize] =
+                    self.function(&format!("{algorithm}_w{world}_{dtype}_{operation}"))?;
+            }
+        }
+        Ok(functions)
+    }
 }
 
-impl Drop for Module {
+impl Drop for Loaded {
     fn drop(&mut self) {
         if let Ok(_current) = self.device.current() {
-            // SAFETY: loaded once, unloaded once, after the engine has waited for its kernels.
+            // SAFETY: loaded once, unloaded once, after the engine has waited for its kernels and graphs.
             unsafe { (self.device.driver().table.cuModuleUnload)(self.handle) };
         }
     }
+}
+
+/// What an image is; nothing where its stream is no such image.
+pub(crate) fn unpacked(image: &Image) -> Option<Vec<u8>> {
+    // The window is the image rounded up to a power of two; the decoder's tables take the rest.
+    let most_kib = u32::try_from(2 * image.bytes / 1024 + 64).ok()?;
+    let mut reader = LzmaReader::new_mem_limit(image.compressed, most_kib, None).ok()?;
+    // A stream has no checksum: what is damaged shows by where its end leaves the decoder.
+    reader.set_relaxed_end_condition(false);
+    let mut bytes = vec![0; image.bytes];
+    reader.read_exact(&mut bytes).ok()?;
+    let ended = matches!(reader.read(&mut [0]), Ok(0));
+    ended.then_some(bytes)
 }
 
 /// The images that may run on a device, best first. Machine code runs on later members of the same family.
@@ -95,21 +150,6 @@ fn candidates(world: usize, (major, minor): (u32, u32)) -> Vec<&'static Image> {
         .collect();
     fit.sort_by_key(|(target, _)| core::cmp::Reverse(*target));
     fit.into_iter().map(|(_, image)| image).collect()
-}
-
-fn load_image(device: &Device, image: &Image) -> Result<ModuleHandle, CudaError> {
-    let _current = device.current()?;
-    let driver = device.driver();
-    // The NUL ends PTX; behind machine code it harms nothing.
-    let mut bytes =
-        miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(image.compressed, image.bytes).unwrap_or_default();
-    bytes.push(0);
-    let mut handle = ModuleHandle::NULL;
-    driver.check("cuModuleLoadData", || {
-        // SAFETY: the image is whole and NUL-terminated, both outlive the call.
-        unsafe { (driver.table.cuModuleLoadData)(&mut handle, bytes.as_ptr().cast::<c_void>()) }
-    })?;
-    Ok(handle)
 }
 
 /// Whether the driver can't take this image, but may take another.
@@ -141,9 +181,9 @@ mod tests {
     #[test]
     fn the_nearest_older_machine_code_of_the_family_comes_first_and_ptx_last() {
         assert_eq!(targets((9, 0)), [90, 0]);
-        assert_eq!(targets((8, 9)), [89, 86, 80, 0]);
-        assert_eq!(targets((8, 7)), [86, 80, 0]);
-        assert_eq!(targets((12, 1)), [121, 120, 0]);
+        assert_eq!(targets((8, 9)), [89, 80, 0]);
+        assert_eq!(targets((8, 7)), [80, 0]);
+        assert_eq!(targets((12, 1)), [120, 0]);
         assert_eq!(targets((7, 0)), [0]);
         assert_eq!(targets((13, 0)), [0]);
     }

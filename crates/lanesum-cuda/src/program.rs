@@ -4,7 +4,7 @@ use lanesum_plan::{ReductionTree, Step};
 
 use crate::layout::WORLD_MAX;
 
-/// `order`, `program` and `FLAG_CANONICAL` of `kernels/layout.cuh`.
+/// `order`, `program` and `canonical` of `kernels/layout.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Byte p: the rank that is leaf p.
@@ -13,6 +13,7 @@ pub(crate) struct Program {
     steps: u64,
     /// The place of each rank among the leaves.
     positions: [u32; WORLD_MAX],
+    leaves: usize,
     /// Whether the tree has the canonical shape, whatever the order of its leaves.
     pub(crate) canonical: bool,
 }
@@ -33,11 +34,23 @@ impl Program {
         self.positions.get(rank).copied().unwrap_or(0)
     }
 
+    /// What is by rank, by leaf.
+    pub(crate) fn by_leaf<T: Copy + Default>(&self, by_rank: &[T; WORLD_MAX]) -> [T; WORLD_MAX] {
+        let mut by_leaf = [T::default(); WORLD_MAX];
+        for (of_rank, &leaf) in by_rank.iter().zip(&self.positions).take(self.leaves) {
+            if let Some(of_leaf) = by_leaf.get_mut(leaf as usize) {
+                *of_leaf = *of_rank;
+            }
+        }
+        by_leaf
+    }
+
     fn shape(tree: &ReductionTree) -> Self {
         let mut program = Self {
             order: 0,
             steps: 0,
             positions: [0; WORLD_MAX],
+            leaves: tree.world().get(),
             canonical: false,
         };
         let (mut leaf, mut combined) = (0_u32, 0_u32);
@@ -86,6 +99,15 @@ mod tests {
         assert_eq!(
             [0, 1, 2, 3, 4, 5].map(|rank| islands.position(rank)),
             [0, 3, 1, 4, 2, 5]
+        );
+    }
+
+    #[test]
+    fn what_is_by_rank_goes_to_the_rank_s_leaf() {
+        let islands = tree("((0+2)+4)+((1+3)+5)");
+        assert_eq!(
+            islands.by_leaf(&[10, 11, 12, 13, 14, 15, 16, 17]),
+            [10, 12, 14, 11, 13, 15, 0, 0]
         );
     }
 

@@ -3,6 +3,7 @@
 //! Peer access is believed only after the owner of the memory has read, by itself, what the writer's kernel stored: drivers
 //! advertise access that drops or mirrors bytes. Nothing spins before that.
 
+use core::cell::OnceCell;
 use core::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,11 +11,14 @@ use std::time::{Duration, Instant};
 
 use lanesum_plan::{DeviceFit, PeerVerdict, Rank, WorldSize};
 
+use crate::bench::BenchModule;
 use crate::buffer::Memory;
+use crate::counters::DeviceCounters;
 use crate::device::Device;
 use crate::driver::types::*;
 use crate::error::CudaError;
 use crate::event::Event;
+use crate::graph::Holders;
 use crate::inbox::{Inbox, Offer};
 use crate::layout::{self, Notice, WORLD_MAX};
 use crate::module::Module;
@@ -41,6 +45,12 @@ pub struct Staged {
     pub(crate) stream: Stream,
     /// Orders calls on several streams.
     pub(crate) order: Event,
+    /// The graphs that have recorded calls, and run them with what is here.
+    pub(crate) graphs: Holders,
+    /// Kernels that measure the floor of a call, where somebody has asked for them.
+    pub(crate) bench: OnceCell<BenchModule>,
+    /// Of every lane's first exchange.
+    first_epoch: u64,
     deadline: Duration,
     offer: Offer,
     descriptor: Option<OwnedFd>,
@@ -60,6 +70,9 @@ impl Staged {
         deadline: Duration,
     ) -> Result<Self, CudaError> {
         nvtx::load();
+        // What was made ready here concerns no capture of this thread.
+        let _relaxed = device.relaxed()?;
+        retired::collect();
         let module = Module::load(device, world.get())?;
         let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
         let (own, offer, descriptor) = Inbox::create(device, bytes)?;
@@ -72,6 +85,9 @@ impl Staged {
             local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
             mapped: Arc::new(HostMemory::new(device)?),
             order: Event::untimed(device)?,
+            graphs: Holders::default(),
+            bench: OnceCell::new(),
+            first_epoch,
             device: device.clone(),
             rank,
             world,
@@ -110,6 +126,7 @@ impl Staged {
         descriptor: Option<OwnedFd>,
         same_process: bool,
     ) -> Result<PeerVerdict, CudaError> {
+        let _relaxed = self.device.relaxed()?;
         let unread = |_| CudaError::Description { rank: peer.index() };
         let offer: Offer = serde_json::from_slice(offer).map_err(unread)?;
         match Inbox::import(&self.device, peer.index(), &offer, descriptor, self.bytes, same_process) {
@@ -193,11 +210,29 @@ impl Staged {
 
     /// Whether the first lanes have finished call `ticket`. Asks the lanes themselves: the caller's stream may be gone.
     pub(crate) fn have_finished(&self, lanes: u32, ticket: u64) -> Result<bool, CudaError> {
-        let words = self.read_words(self.local.address, 2 * layout::LANES_MAX)?;
-        Ok(words
-            .chunks_exact(2)
-            .take(lanes as usize)
-            .all(|lane| lane.last() == Some(&ticket)))
+        let words = self.read_words(self.local.address, layout::LANE_WORDS * layout::LANES_MAX)?;
+        let mut lanes = words.chunks_exact(layout::LANE_WORDS).take(lanes as usize);
+        Ok(lanes.all(|lane| lane.last() == Some(&ticket)))
+    }
+
+    /// Whether no lane is in a call.
+    pub(crate) fn is_at_rest(&self) -> Result<bool, CudaError> {
+        let words = self.read_words(self.local.address, layout::LANE_WORDS * layout::LANES_MAX)?;
+        let mut lanes = words.chunks_exact(layout::LANE_WORDS);
+        Ok(lanes.all(|lane| lane.first().is_some_and(|word| word & layout::LANE_RUNNING == 0)))
+    }
+
+    /// What the device has counted, by lane 0, which takes part in every call.
+    pub(crate) fn counters(&self) -> Result<DeviceCounters, CudaError> {
+        let words = self.read_words(self.local.address, layout::LOCAL / 8)?;
+        let word = |index: usize| words.get(index).copied().unwrap_or(0);
+        let peers = self.world.ranks().filter(|&rank| rank != self.rank);
+        let waited = |rank: Rank| Duration::from_nanos(word(layout::WAITED_WORD + rank.index()));
+        Ok(DeviceCounters {
+            calls: word(layout::CALLS_WORD),
+            exchanges: word(0).wrapping_sub(self.first_epoch) & layout::LANE_EPOCH,
+            waited: peers.map(|rank| (rank, waited(rank))).collect(),
+        })
     }
 
     /// Reads words of this rank's own memory, beside whatever kernels run.
@@ -205,6 +240,7 @@ impl Staged {
         let mut words = vec![0_u64; count];
         let driver = self.device.driver();
         let _current = self.device.current()?;
+        let _relaxed = self.device.relaxed()?;
         let stream = StreamHandle(self.stream.raw().0);
         driver.check("cuMemcpyDtoHAsync", || {
             // SAFETY: the places come from the layout of this rank's memory; `words` has the size and lives until the stream is done.
@@ -221,6 +257,21 @@ impl Staged {
 
     pub(crate) fn take_own_inbox(&mut self) -> Option<Inbox> {
         self.inboxes.get_mut(self.rank.index()).and_then(Option::take)
+    }
+
+    /// Whether its own inbox goes away with it even if a peer still has it mapped.
+    pub(crate) fn dies_for_peers(&self) -> bool {
+        self.inboxes
+            .get(self.rank.index())
+            .and_then(Option::as_ref)
+            .is_some_and(Inbox::dies_for_peers)
+    }
+
+    /// Closes those inboxes of peers that the peers may free once this rank says that it has left.
+    pub(crate) fn close_opened(&mut self) {
+        for inbox in &mut self.inboxes {
+            drop(inbox.take_if(|inbox| inbox.is_opened()));
+        }
     }
 
     pub(crate) fn own_inbox(&self) -> DevicePointer {
@@ -242,30 +293,38 @@ impl Staged {
             nonce,
             rank: self.rank.index() as u32,
             world: self.world.get() as u32,
+            local: self.local.address,
             inboxes: self.addresses(),
         }
     }
 
-    /// Puts stale words where headers and packets will come, as `lanesum-segment` does on the host: the tag of the last epoch of
+    /// A farewell that is said to nobody: it only closes the lanes.
+    pub(crate) fn silent_notice(&self) -> Notice {
+        Notice {
+            world: 0,
+            ..self.notice(0, 0)
+        }
+    }
+
+    /// Puts stale words where headers and frames will come, as `lanesum-segment` does on the host: the tag of the last epoch of
     /// each half before the first.
     fn format(&self, first_epoch: u64) -> Result<(), CudaError> {
         let inbox = self.own_inbox();
         self.fill_words(inbox, 0, layout::INBOX_HEAD / 4)?;
-        let half_words = layout::half_words(self.world.get(), self.fit.lanes(), self.fit.capacity());
+        let half_bytes = layout::half_frames(self.world.get(), self.fit.lanes(), self.fit.capacity()) * layout::FRAME;
         for half in 0..2 {
             let stale = first_epoch.wrapping_sub(2).wrapping_add((first_epoch ^ half) & 1) as u32;
             self.fill_words(inbox + half * layout::HEADERS / 2, stale, layout::HEADERS / 8)?;
-            self.fill_words(
-                inbox + layout::INBOX_HEAD + half * half_words * 8,
-                stale,
-                half_words * 2,
-            )?;
+            // A packet's tag is its upper 16 bits.
+            let packet = (stale & 0xFFFF) << 16;
+            self.fill_words(inbox + layout::INBOX_HEAD + half * half_bytes, packet, half_bytes / 4)?;
         }
         self.fill_words(self.local.address, 0, layout::LOCAL as u64 / 4)?;
+        let word = first_epoch & layout::LANE_EPOCH;
         for lane in 0..layout::LANES_MAX as u64 {
-            let place = self.local.address + lane * 16;
-            self.fill_words(place, first_epoch as u32, 1)?;
-            self.fill_words(place + 4, (first_epoch >> 32) as u32, 1)?;
+            let place = self.local.address + lane * layout::LANE as u64;
+            self.fill_words(place, word as u32, 1)?;
+            self.fill_words(place + 4, (word >> 32) as u32, 1)?;
         }
         self.stream.synchronize(self.deadline)
     }
@@ -291,7 +350,7 @@ impl Drop for Staged {
     fn drop(&mut self) {
         let done = self.stream.synchronize(self.deadline);
         match self.take_own_inbox() {
-            Some(own) if done.is_ok() => retired::keep_until(own, || false),
+            Some(own) if done.is_ok() => retired::keep_inbox(own, || false),
             // Something may still write there: it stays.
             Some(own) => core::mem::forget(own),
             None => {}

@@ -9,6 +9,7 @@ use crate::capture_trouble::CaptureTrouble;
 use crate::device::{Device, await_device};
 use crate::driver::types::*;
 use crate::error::CudaError;
+use crate::event::Event;
 
 /// A stream of a caller: `cudaStream_t` and `CUstream` are the same pointer. Null is the legacy default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,15 @@ impl Stream {
     #[inline]
     pub fn raw(&self) -> RawStream {
         RawStream(self.owned.handle.0)
+    }
+
+    /// Lets what the stream gets from now on wait for an event that was recorded on another one. In a capture, this draws the
+    /// stream in.
+    ///
+    /// # Errors
+    /// [`CudaError`] if the driver refuses.
+    pub fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
+        event.hold(self.raw())
     }
 
     /// Waits until all that was enqueued is done.

@@ -64,7 +64,7 @@ const PCIE_STORE_US: f64 = 1.0 / 25_000.0;
 /// A word from one kernel to another on the same GPU, in microseconds.
 const ONE_GPU_HOP_US: f64 = 0.6;
 /// One byte that a rank stores for another on the same GPU, in microseconds.
-const ONE_GPU_STORE_US: f64 = 1.0 / 700_000.0;
+const ONE_GPU_STORE_US: f64 = 1.0 / 1_170_000.0;
 /// Bytes stored for a byte of payload.
 const FRAMED: f64 = 16.0 / 12.0;
 /// One byte of input added up by a GPU, in microseconds.

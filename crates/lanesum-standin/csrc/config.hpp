@@ -24,7 +24,7 @@ struct Config {
     int devices = 8;
     int major = 9, minor = 0;
     int multiprocessors = 8;
-    int threads = 32;
+    int threads = 64;
     int resident = 0;    // blocks of a device that run at once in a process; 0: any number
     u64 memory = 8ull << 30;  // of each device, for each process
     int driver = 13000;

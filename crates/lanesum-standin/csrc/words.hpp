@@ -7,9 +7,18 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+struct Pair {
+    u64 first, second;
+};
+
 #define LANESUM_DEVICE inline
 #define LANESUM_COLD static __attribute__((noinline))
 #define LANESUM_UNROLL
+#define LANESUM_ROLLED
+#define LANESUM_RARE(...) (__VA_ARGS__)
+#define LANESUM_USUAL(...) (__VA_ARGS__)
+// One thread of a block watches headers: here each is dear.
+#define LANESUM_WATCHERS 1
 // Polls are dear where a fiber hands over between them.
 #define LANESUM_POLL_BUDGET 8
 

@@ -19,7 +19,7 @@ pub enum Lie {
 
 /// A machine and its driver, to be written to a file that the stand-in reads.
 ///
-/// Without settings: 8 devices of compute capability 9.0 with 8 multiprocessors and 32 threads a block, that all reach each
+/// Without settings: 8 devices of compute capability 9.0 with 8 multiprocessors and 64 threads a block, that all reach each
 /// other.
 #[derive(Clone, Debug, Default)]
 #[must_use]

@@ -58,18 +58,18 @@ fn sums_are_right_and_nothing_races() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("protocol");
     compile_with(&program, None);
-    for threads in [1, 2, 3] {
+    for threads in [2, 3, 4] {
         let ended = watch(&program, 8000, threads, 60_000);
         assert_eq!(code(&ended), Some(WELL), "{threads} threads: {}", ended.stderr);
     }
 }
 
-/// The mutant must end in one of these ways, with one thread a block and with two.
+/// The mutant must end in one of these ways, with one thread a block that moves frames and with two.
 fn is_noticed(mutant: &str, ways: &[i32]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(mutant);
     compile_with(&program, Some(mutant));
-    for threads in [1, 2] {
+    for threads in [2, 3] {
         let ended = watch(&program, 8000, threads, 3000);
         let noticed = code(&ended).is_some_and(|code| ways.contains(&code));
         assert!(
@@ -83,6 +83,12 @@ fn is_noticed(mutant: &str, ways: &[i32]) {
 #[test]
 fn a_torn_word_is_noticed() {
     is_noticed("RELAXED_TAG", &[DATA_RACE]);
+}
+
+/// The packets of a frame come one after the other.
+#[test]
+fn a_frame_whose_second_packet_is_still_under_way_is_noticed() {
+    is_noticed("ONE_TAG", &[WRONG_SUM]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use common::{Ended, compile, here, run};
 use lanesum_standin::{Config, Lie, directory};
+use lzma_rust2::LzmaReader;
 use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -44,8 +46,12 @@ fn compiled(program: &'static Program, source: &str) -> &'static Path {
 
 /// A shipped image, as it comes out of its compression.
 fn image(name: &str) -> Vec<u8> {
-    let path = here().join(format!("../lanesum-cuda/kernels/{name}.z"));
-    miniz_oxide::inflate::decompress_to_vec_zlib(&fs::read(path).unwrap()).unwrap()
+    let path = here().join(format!("../lanesum-cuda/kernels/{name}.lzma"));
+    let file = fs::File::open(path).unwrap();
+    let mut image = Vec::new();
+    let mut reader = LzmaReader::new_mem_limit(file, u32::MAX, None).unwrap();
+    reader.read_to_end(&mut image).unwrap();
+    image
 }
 
 fn smoke(config: &Config, case: &str, with: &str, argument: &str) -> Ended {

@@ -3,12 +3,14 @@
 
 use std::time::Instant;
 
-use lanesum_plan::{Algorithm, Announced, CallIdentity};
+use half::bf16;
+use lanesum_cuda::{BenchKernel, Unqueued};
+use lanesum_plan::{Algorithm, Announced, CallIdentity, Refusal};
 use serde::Serialize;
 
 use crate::buffers::{AllReduce, Memory};
 use crate::communicator::Communicator;
-use crate::error::Error;
+use crate::error::{Error, Refused};
 
 /// Nanoseconds of a call that waits for nobody: checks, decision, digest, header, looking at the peer's
 /// header, counters and receipt.
@@ -185,4 +187,68 @@ fn per_launch(run: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
     let start = Instant::now();
     run()?;
     Ok(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES))
+}
+
+/// What is enqueued in place of a call: the floors of one, and calls without some of their guards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// A kernel that does nothing.
+    Empty,
+    /// A word to each peer and one from each.
+    FlagRound,
+    /// One shot without headers.
+    NoHeader,
+    /// One shot whose waits have no deadline.
+    NoDeadline,
+    /// One shot without any guard.
+    Bare,
+}
+
+impl Variant {
+    /// Every variant.
+    pub const ALL: [Variant; 5] = [
+        Variant::Empty,
+        Variant::FlagRound,
+        Variant::NoHeader,
+        Variant::NoDeadline,
+        Variant::Bare,
+    ];
+
+    const fn kernel(self) -> BenchKernel {
+        match self {
+            Self::Empty => BenchKernel::Empty,
+            Self::FlagRound => BenchKernel::FlagRound,
+            Self::NoHeader => BenchKernel::NoHeader,
+            Self::NoDeadline => BenchKernel::NoDeadline,
+            Self::Bare => BenchKernel::Bare,
+        }
+    }
+}
+
+/// Enqueues a variant on the call's stream, or records it where that is being captured; the first one loads the kernels. All ranks
+/// enqueue the same in the same order.
+///
+/// # Errors
+/// [`CudaError::NoImage`](crate::CudaError::NoImage) if this build has no such kernels; else as [`Communicator::all_reduce`].
+///
+/// # Safety
+/// The buffers of the call live, and nobody else uses them, until the stream is done; in a graph, whenever it runs. The stream is waited
+/// for before the communicator ends. What comes of wrong use of a variant without guards is not found out, and may not end.
+pub unsafe fn enqueue(communicator: &Communicator, variant: Variant, call: &AllReduce<'_, bf16>) -> Result<(), Error> {
+    communicator.usable()?;
+    let no_device = || Refused::from(Refusal::NoDevice);
+    let cuda = communicator.cuda.as_ref().ok_or_else(no_device)?;
+    cuda.load_bench()?;
+    let (request, memory) = call.check(communicator.engine.segment(), Some(cuda.device().ordinal()))?;
+    let decided = communicator.plan.decide(&request).map_err(Refused::from)?;
+    let (Memory::Device(operands), Some(grid)) = (memory, decided.grid()) else {
+        return Err(no_device().into());
+    };
+    // SAFETY: passed on from the caller; `check` has compared the lengths.
+    let enqueued = unsafe { cuda.enqueue_bench(variant.kernel(), grid, &request, operands) };
+    enqueued.map_err(|unqueued| match unqueued {
+        Unqueued::Capturing => Refused::Capturing.into(),
+        Unqueued::CaptureInvalid { call, trouble } => Refused::CaptureInvalid { call, trouble }.into(),
+        Unqueued::Failed(fault) => Error::Fault(fault),
+    })
 }

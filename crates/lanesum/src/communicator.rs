@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanesum_cuda::{Device, DeviceOperands, FarewellKind, RawStream};
+use lanesum_cuda::{Device, DeviceCounters, DeviceOperands, FarewellKind, RawStream};
 use lanesum_host::{Engine, Input, Operands};
 use lanesum_plan::{
     Algorithm, Buffers, Bytes, Call, Dtype, Elements, Explanation, Label, Operation, Plan, Rank, ReductionTree,
@@ -24,6 +24,35 @@ use crate::shared::SharedBuffer;
 
 /// One rank's end of a group of ranks that sum together. `Send`, not `Sync`: one caller at a time, and one
 /// order of calls, the same on all ranks. For overlap there is [`Communicator::channel`].
+///
+/// On a stream that is being captured into a CUDA graph, calls are recorded and run each time that the graph is launched, without any
+/// preparation. All ranks capture the same calls in the same order, and launch their graphs in the same order among each other and
+/// among eager calls. Several streams of one capture are ordered by the communicator; launches and eager calls by the caller,
+/// with one stream or with events. Two at once, or another order on another rank, are found out and poison. Graphs may outlive the
+/// communicator: they write NaN then.
+///
+/// ```no_run
+/// use lanesum::cuda::{DeviceBuffer, Stream};
+/// use lanesum::{AllReduce, Communicator, bf16};
+///
+/// # fn step(communicator: &Communicator) -> Result<(), lanesum::Error> {
+/// let device = communicator.device().expect("the builder asked for one");
+/// let stream = Stream::new(device)?;
+/// let mut hidden = DeviceBuffer::<bf16>::new(device, 3 * 7168)?;
+/// let capture = stream.begin_capture()?;
+/// for _layer in 0..122 {
+///     let _captured = communicator.all_reduce(AllReduce::device(&mut hidden, &stream))?;
+/// }
+/// let graph = capture.finish()?;
+/// for _token in 0..1000 {
+///     // SAFETY: `hidden` exists until the stream is done, and nothing else uses it meanwhile.
+///     unsafe { graph.launch(&stream)? };
+/// }
+/// stream.synchronize(communicator.deadline())?;
+/// communicator.check()?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// ```compile_fail
 /// fn needs_sync<T: Sync>() {}
@@ -83,7 +112,7 @@ pub enum RawMemory {
     Host,
     /// On the communicator's GPU, in the order of this stream (`cudaStream_t` and `CUstream` are the same pointer, null the
     /// default stream). The stream must live until the communicator's next call, and as long as receipts of its calls are asked;
-    /// the end of the communicator does not touch it.
+    /// the end of the communicator does not touch it. If it is being captured, the memory must exist whenever the graph runs.
     Device(RawStream),
 }
 
@@ -143,8 +172,8 @@ impl Communicator {
     ///
     /// # Safety
     /// The input is valid for reading and the output for writing `elements` elements of `dtype`, and nobody
-    /// else touches the output, or writes to the input, during the call; for device memory, until the call has completed. A
-    /// stream belongs to the primary context of the communicator's device, and lives as [`RawMemory::Device`] says.
+    /// else touches the output, or writes to the input, during the call; for device memory, until the call has completed, and for a
+    /// call that is captured, while its graph runs. A stream belongs to the primary context of the communicator's device, and lives as [`RawMemory::Device`] says.
     pub unsafe fn all_reduce_raw(&self, raw: &RawCall) -> Result<Issued, Error> {
         self.own_process()?;
         let elements = raw.elements.get();
@@ -231,7 +260,7 @@ impl Communicator {
         self.plan.explain(request)
     }
 
-    /// What ran so far, and how long each peer was waited for.
+    /// What ran so far, and how long each peer was waited for. With a GPU, asks it, which takes some microseconds.
     pub fn counters(&self) -> Counters {
         let by_algorithm = self.ledger.by_algorithm();
         let tally = self.engine.tally();
@@ -243,7 +272,14 @@ impl Communicator {
             by_algorithm,
             waited: peers.map(|rank| (rank, tally.waited(rank.index()))).collect(),
             naps: tally.naps(),
+            device: self.device_counters(),
         }
+    }
+
+    fn device_counters(&self) -> Option<DeviceCounters> {
+        // In a forked child, the device is the parent's.
+        let cuda = self.cuda.as_ref().filter(|_| !self.guard.is_forked())?;
+        cuda.device_counters().ok()
     }
 
     /// The order in which elements are combined.
@@ -286,7 +322,7 @@ impl Communicator {
         self.cuda.as_ref().map_or(Bytes::new(0), lanesum_cuda::Engine::memory)
     }
 
-    /// The fault that a call on a stream has met meanwhile, if any; never waits. Calls ask by themselves.
+    /// The fault that a call on a stream, or a launch of a graph, has met meanwhile, if any; never waits. Calls ask by themselves.
     ///
     /// # Errors
     /// [`Error::Poisoned`] with the first fault.
@@ -315,7 +351,7 @@ impl Communicator {
         self.engine.deadline()
     }
 
-    /// Changes the deadline of this rank's calls to come, and of those that are on a stream.
+    /// Changes the deadline of this rank's calls to come, and of those that are on a stream or in a graph.
     ///
     /// # Errors
     /// [`Refused::Deadline`] if it is outside 1 ms to 24 days.

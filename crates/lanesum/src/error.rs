@@ -28,7 +28,7 @@ pub enum Error {
     /// The call failed after it had started; the output holds NaN, the communicator is poisoned.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
-    /// An earlier call failed; the output holds NaN.
+    /// An earlier call failed; the output holds NaN. On a stream that is being captured: [`Refused::Poisoned`].
     #[error("the communicator is poisoned by an earlier fault: {first}")]
     Poisoned {
         /// That fault.
@@ -70,12 +70,8 @@ impl Error {
                 .filter_map(|rank| Rank::new(rank).ok())
                 .collect(),
             Self::PeerDevice { rank, .. } => vec![*rank],
-            Self::Environment(_)
-            | Self::Plan(_)
-            | Self::Segment(_)
-            | Self::Cuda(_)
-            | Self::Refused(_)
-            | Self::System { .. } => Vec::new(),
+            Self::Environment(_) | Self::Plan(_) | Self::Segment(_) | Self::Cuda(_) | Self::System { .. } => Vec::new(),
+            Self::Refused(refused) => refused.ranks(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use lanesum_cuda::{Pending, Unfinished};
 use lanesum_host::Closed;
-use lanesum_plan::{AlgorithmName, Bytes, Engine, Path};
+use lanesum_plan::{Algorithm, AlgorithmName, Bytes, Engine, Path};
 
 use crate::error::Error;
 
@@ -30,8 +30,8 @@ pub enum Issued {
     /// It was enqueued on the caller's stream. The receipt proves local enqueue, not completion: for that there is
     /// [`Receipt::wait`]. Calls on GPU memory are.
     Enqueued(Receipt),
-    /// It was recorded into the graph that the stream captures, and runs when the graph is replayed. No engine of
-    /// this version makes it.
+    /// It was recorded into the graph that the stream is captured into, and runs each time that the graph is launched. Calls on
+    /// GPU memory are, where the stream is being captured.
     Captured(Captured),
 }
 
@@ -178,7 +178,7 @@ impl Receipt {
         self.bytes
     }
 
-    /// Number of the call on its communicator, from 0.
+    /// Number of the call on its communicator, from 0; calls that are captured have none.
     pub fn ordinal(&self) -> u64 {
         self.ordinal
     }
@@ -192,10 +192,66 @@ impl Receipt {
     }
 }
 
-/// A reduction recorded into a graph.
+/// Proof that one reduction was recorded into a CUDA graph on this rank. It has not run, and runs once a launch of the graph.
+///
+/// A launch has no receipt: whether it went well is known when its stream is done, and then from
+/// [`Communicator::check`](crate::Communicator::check) or the next call. A launch that failed leaves NaN in the outputs of the
+/// failed call and of all after it.
+///
+/// Peers compare capture and position when the graph runs: all ranks capture the same calls in the same order, and launch
+/// the graphs in the same order. Launches of graphs and eager calls of one communicator are ordered by the caller, by one stream or
+/// by events; two at once are found out, and poison.
 #[must_use = "a captured reduction has not run"]
 #[derive(Debug)]
 pub struct Captured {
-    /// Made by engines that capture; the host engine does not.
-    _recorded: core::convert::Infallible,
+    algorithm: AlgorithmName,
+    engine: Engine,
+    path: Path,
+    bytes: Bytes,
+    capture: u32,
+    position: u32,
+}
+
+impl Captured {
+    /// Of a call that the driver has recorded.
+    pub(crate) fn of(decided: &Algorithm, bytes: Bytes, (capture, position): (u32, u32)) -> Self {
+        Self {
+            algorithm: decided.name(),
+            engine: decided.engine(),
+            path: decided.path(),
+            bytes,
+            capture,
+            position,
+        }
+    }
+
+    /// The algorithm that will run.
+    pub fn algorithm(&self) -> AlgorithmName {
+        self.algorithm
+    }
+
+    /// The engine that will run it.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// How bytes will reach the peers.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Bytes of the message on one rank.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// Number of the capture among those that the communicator has met, from 0.
+    pub fn capture(&self) -> u32 {
+        self.capture
+    }
+
+    /// Number of the call among those of the communicator in the capture, from 0.
+    pub fn position(&self) -> u32 {
+        self.position
+    }
 }

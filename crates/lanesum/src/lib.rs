@@ -45,17 +45,19 @@ pub use issued::{Captured, Completed, Issued, Receipt};
 pub use lanesum_cuda::CudaError;
 pub use lanesum_host::{Fault, FaultKind};
 pub use lanesum_plan::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Call, Dtype, Elements, Engine, Explanation, Label,
-    Operation, Path, Plan, PlanError, Policy, Rank, ReductionTree, Request, Topology, WORLD_MAX, WorldSize,
+    Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Call, CallIdentity, Dtype, Elements, Engine,
+    Explanation, Label, Operation, Path, Plan, PlanError, Policy, Rank, ReductionTree, Request, Topology, WORLD_MAX,
+    WorldSize,
 };
 pub use lanesum_rendezvous::RendezvousError;
 pub use lanesum_segment::SegmentError;
 pub use shared::SharedBuffer;
 
-/// GPUs, streams and device memory, for programs that bring no framework of their own.
+/// GPUs, streams, graphs and device memory, for programs that bring no framework of their own.
 pub mod cuda {
     pub use lanesum_cuda::{
-        Device, DeviceBuffer, DeviceSlice, DeviceSliceMut, DriverFacts, RawStream, Stream, device_count, driver,
+        Capture, CaptureTrouble, Device, DeviceBuffer, DeviceCounters, DeviceSlice, DeviceSliceMut, DriverFacts, Event,
+        Graph, RawStream, Stream, device_count, driver,
     };
 }
 

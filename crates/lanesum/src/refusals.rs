@@ -1,5 +1,7 @@
 //! Calls that are refused before anything happens: their outputs stay as they were.
 
+use lanesum_cuda::CaptureTrouble;
+use lanesum_plan::{Fault, Rank};
 use thiserror::Error;
 
 /// Why a call was refused. Nothing was sent, no epoch was used, the output is untouched.
@@ -55,9 +57,26 @@ pub enum Refused {
     /// No algorithm runs the call.
     #[error(transparent)]
     Decision(#[from] lanesum_plan::Refusal),
-    /// The stream is being captured into a graph.
-    #[error("the stream is being captured into a CUDA graph")]
+    /// The call would have to wait for a stream that is being captured while its own is not: that of the communicator's last eager
+    /// call, or, on the default stream, any that this one waits for.
+    #[error(
+        "the call would have to wait for a stream that is being captured into a CUDA graph, and its own stream is not"
+    )]
     Capturing,
+    /// The capture of the stream has become invalid: what was recorded in it is lost. The communicator is as it was.
+    #[error("nothing was recorded into the graph: {call} was refused: {trouble}")]
+    CaptureInvalid {
+        /// What was refused.
+        call: &'static str,
+        /// Why.
+        trouble: CaptureTrouble,
+    },
+    /// The stream is being captured, and the communicator can't be used any more: where other calls leave NaN, nothing was recorded.
+    #[error("nothing was recorded into the graph, as the communicator is poisoned by a fault: {first}")]
+    Poisoned {
+        /// The first fault.
+        first: Box<Fault>,
+    },
     /// Buffer or stream is on another GPU than the communicator's.
     #[error("the buffers or the stream are on device {found}, the communicator's GPU is device {own}")]
     ForeignDevice {
@@ -77,6 +96,27 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// The ranks that it names, ascending.
+    pub(crate) fn ranks(&self) -> Vec<Rank> {
+        match self {
+            Self::Poisoned { first } => first.ranks(),
+            Self::Lengths { .. }
+            | Self::TooMany { .. }
+            | Self::Overlap
+            | Self::Null { .. }
+            | Self::TooLarge { .. }
+            | Self::ForeignBuffer
+            | Self::ArenaFull(_)
+            | Self::Forked
+            | Self::Deadline { .. }
+            | Self::Decision(_)
+            | Self::Capturing
+            | Self::CaptureInvalid { .. }
+            | Self::ForeignDevice { .. }
+            | Self::Isa { .. } => Vec::new(),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -90,7 +130,12 @@ impl Refused {
             Self::ArenaFull(_) => "drop shared buffers, or raise the builder's `shared_capacity` on all ranks",
             Self::Forked => "make a new communicator in the child, or start the child with spawn instead of fork",
             Self::Deadline { .. } => "give a deadline within these bounds",
-            Self::Capturing => "call outside of the capture: this version does not record calls into graphs",
+            Self::Capturing => {
+                "make this call before the capture begins or after it ends, make the last eager call before the capture on a \
+                 stream that is not captured, or use a `channel`"
+            }
+            Self::CaptureInvalid { trouble, .. } => trouble.hint(),
+            Self::Poisoned { .. } => "drop the capture and make a new communicator; then capture anew",
             Self::ForeignDevice { .. } => "allocate on `Communicator::device`, or join with the builder's `device`",
             Self::Isa { .. } => "name one of these, or leave the choice to lanesum",
         }

@@ -53,8 +53,8 @@ impl Communicator {
     }
 
     #[doc(alias = "dup")]
-    /// A second communicator of the same ranks, with calls and memory of its own, to overlap with this one.
-    /// All ranks call it.
+    /// A second communicator of the same ranks, with calls, epochs and memory of its own, to overlap with this one: on host threads,
+    /// on other streams, or in graphs that run beside this one's. Tree, policy, deadline and GPU are this one's. All ranks call it.
     ///
     /// # Errors
     /// As [`Communicator::split`].

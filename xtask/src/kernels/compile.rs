@@ -1,4 +1,4 @@
-//! From sources to images: NVRTC makes one PTX a world size, ptxas makes machine code of it for each target.
+//! From sources to images: NVRTC makes one PTX of each unit, ptxas makes machine code of it for each target.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::read_bytes;
 use super::report::Report;
+use super::units::Unit;
 use super::wheels::Toolchain;
 use crate::error::XtaskError;
 use crate::process;
@@ -23,62 +24,57 @@ pub const OPTIONS: [&str; 4] = [
 
 const DEADLINE: Duration = Duration::from_secs(5 * 60);
 
-/// What a world's PTX is, and where.
+/// What a unit's PTX is, and where.
 pub struct Ptx {
-    pub world: u8,
+    pub unit: Unit,
     pub path: PathBuf,
     pub text: String,
     /// What the compiler said, which should be nothing.
     pub said: Vec<String>,
 }
 
-/// Machine code of one world for one target.
+/// Machine code of one unit for one target.
 pub struct Cubin {
-    pub world: u8,
+    pub unit: Unit,
     pub sm: u32,
     pub code: Vec<u8>,
     pub report: Report,
 }
 
-/// Compiles the sources for each world.
+/// Compiles each unit.
 ///
 /// # Errors
 /// The compiler refused one, with what it said.
-pub fn ptx(workspace: &Workspace, tools: &Toolchain, folder: &Path, worlds: &[u8]) -> Result<Vec<Ptx>, XtaskError> {
+pub fn ptx(workspace: &Workspace, tools: &Toolchain, folder: &Path, units: &[Unit]) -> Result<Vec<Ptx>, XtaskError> {
     std::fs::create_dir_all(folder).map_err(|source| XtaskError::File {
         action: "make",
         path: folder.to_owned(),
         source,
     })?;
-    in_parallel(worlds, |&world| {
-        let path = folder.join(format!("w{world}.ptx"));
+    in_parallel(units, |&unit| {
+        let path = folder.join(format!("{}.ptx", unit.stem()));
         let mut command = Command::new("python3");
         command
             .arg(workspace.root().join("xtask/src/kernels/nvrtc.py"))
             .arg(&tools.nvrtc)
-            .arg(workspace.root().join("kernels/lanesum.cu"))
+            .arg(workspace.root().join(unit.module.source()))
             .arg(&path)
             .args(OPTIONS)
-            .arg(format!("-DLANESUM_WORLD={world}"));
+            .arg(format!("-DLANESUM_WORLD={}", unit.world));
         let said = process::capture(&mut command, DEADLINE)?;
         let text = Workspace::read(&path)?;
-        Ok(Ptx {
-            world,
-            path,
-            text,
-            said,
-        })
+        Ok(Ptx { unit, path, text, said })
     })
 }
 
-/// Assembles each PTX for each target.
+/// Assembles each PTX for the targets of its module.
 ///
 /// # Errors
 /// The assembler refused one, with what it said.
-pub fn cubins(tools: &Toolchain, ptx: &[Ptx], targets: &[u32]) -> Result<Vec<Cubin>, XtaskError> {
+pub fn cubins(tools: &Toolchain, ptx: &[Ptx]) -> Result<Vec<Cubin>, XtaskError> {
     let jobs: Vec<(&Ptx, u32)> = ptx
         .iter()
-        .flat_map(|ptx| targets.iter().map(move |&sm| (ptx, sm)))
+        .flat_map(|ptx| ptx.unit.module.made().into_iter().map(move |sm| (ptx, sm)))
         .collect();
     in_parallel(&jobs, |&(ptx, sm)| {
         let path = ptx.path.with_extension(format!("sm_{sm}"));
@@ -91,7 +87,7 @@ pub fn cubins(tools: &Toolchain, ptx: &[Ptx], targets: &[u32]) -> Result<Vec<Cub
             .arg(&path);
         let lines = process::capture(&mut command, DEADLINE)?;
         Ok(Cubin {
-            world: ptx.world,
+            unit: ptx.unit,
             sm,
             code: read_bytes(&path)?,
             report: Report::read(lines.iter().map(String::as_str)),

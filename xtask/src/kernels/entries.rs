@@ -1,24 +1,40 @@
-//! Which kernels a world's image must have: every algorithm of the CUDA engine that brings kernels, for every dtype and
+//! Which kernels an image must have. For calls: every algorithm of the CUDA engine that brings kernels, for every dtype and
 //! every operation of the plan, and the two notices. The sources make theirs from macros; this list comes from the types
 //! that a request is made of, so a dtype that is added to the plan alone is noticed here.
 
 use lanesum_plan::{AlgorithmName, Dtype, Engine, Operation};
 
+use super::units::{Module, Unit};
+
 /// Kernels that are no collective.
 const NOTICES: [&str; 2] = ["lanesum_farewell", "lanesum_prove"];
 
-/// The names that the image of a world has, sorted.
-pub fn expected(world: u8) -> Vec<String> {
+/// What the bench measures: floors, and calls that go without some guard.
+const BENCH: [&str; 5] = ["empty", "flag_round", "no_header", "no_deadline", "bare"];
+
+/// The names that the image of a unit has, sorted.
+pub fn expected(unit: Unit) -> Vec<String> {
+    let mut names = match unit.module {
+        Module::Calls => of_calls(unit.world),
+        Module::Bench => BENCH.map(|what| format!("bench_{what}_w{}", unit.world)).into(),
+    };
+    names.sort();
+    names
+}
+
+fn of_calls(world: u8) -> Vec<String> {
     let mut names: Vec<String> = NOTICES.map(str::to_owned).into();
-    let of_cuda = |name: &AlgorithmName| name.engine() == Some(Engine::Cuda);
-    for algorithm in AlgorithmName::ALL.into_iter().filter(of_cuda) {
+    // Two shots need somebody else.
+    let is_there = |name: &AlgorithmName| {
+        name.engine() == Some(Engine::Cuda) && (world > 1 || *name != AlgorithmName::TwoShotPush)
+    };
+    for algorithm in AlgorithmName::ALL.into_iter().filter(is_there) {
         for dtype in Dtype::ALL {
             for operation in Operation::ALL {
                 names.push(format!("{algorithm}_w{world}_{dtype}_{operation}"));
             }
         }
     }
-    names.sort();
     names
 }
 
@@ -34,6 +50,31 @@ pub fn in_ptx(ptx: &str) -> Vec<String> {
     let mut names: Vec<String> = ptx.lines().filter_map(name).collect();
     names.sort();
     names
+}
+
+/// The threads of the largest block, which every entry of a PTX text says in `.maxntid` for itself.
+///
+/// # Errors
+/// What is wrong, in words: some entry says none, or they differ.
+pub fn threads_in_ptx(ptx: &str) -> Result<u32, String> {
+    let threads = |line: &str| {
+        line.trim()
+            .strip_prefix(".maxntid ")?
+            .split(',')
+            .next()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    let said: Vec<u32> = ptx.lines().filter_map(threads).collect();
+    let entries = in_ptx(ptx).len();
+    match said.first() {
+        Some(&first) if said.len() == entries && said.iter().all(|&one| one == first) => Ok(first),
+        _ => Err(format!(
+            "of {entries} entries, {} say their largest block: {said:?}",
+            said.len()
+        )),
+    }
 }
 
 /// How the lists differ, in words; `None` where they do not.
@@ -84,8 +125,29 @@ mod tests {
 
     #[test]
     fn a_world_has_every_dtype_with_every_operation() {
-        let names = expected(3);
-        assert_eq!(names.len(), Dtype::ALL.len() * Operation::ALL.len() + 2);
-        assert!(names.contains(&"one_shot_push_w3_bf16_max".to_owned()), "{names:?}");
+        let names = |world| {
+            expected(Unit {
+                module: Module::Calls,
+                world,
+            })
+        };
+        let requests = Dtype::ALL.len() * Operation::ALL.len();
+        assert_eq!(names(3).len(), 2 * requests + 2);
+        assert!(
+            names(3).contains(&"two_shot_push_w3_bf16_max".to_owned()),
+            "{:?}",
+            names(3)
+        );
+        assert_eq!(names(1).len(), requests + 2);
+    }
+
+    #[test]
+    fn the_largest_block_is_what_all_entries_say() {
+        let entry =
+            |threads: u32| format!(".visible .entry a(\n)\n.maxntid {threads}, 1, 1\n.minnctapersm 1\n{{\n}}\n");
+        assert_eq!(threads_in_ptx(&entry(768).repeat(2)), Ok(768));
+        assert!(threads_in_ptx(&(entry(768) + &entry(512))).is_err());
+        assert!(threads_in_ptx(&(entry(768) + ".visible .entry b(\n")).is_err());
+        assert!(threads_in_ptx("").is_err());
     }
 }

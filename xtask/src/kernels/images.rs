@@ -1,12 +1,16 @@
 //! The shipped files: their names, their packing, and the Rust source that lists them.
 
-use miniz_oxide::deflate::compress_to_vec_zlib;
+use std::io::{self, Write};
+
+use lzma_rust2::{DICT_SIZE_MIN, LzmaOptions, LzmaWriter};
 use sha2::{Digest, Sha256};
 
+use super::units::{Module, Unit};
 use super::wheels;
+use crate::error::XtaskError;
 
-/// The slowest and smallest; images are packed once and shipped often.
-const LEVEL: u8 = 10;
+/// The slowest and smallest; images are packed once and shipped often. Higher ones differ by their window alone.
+const LEVEL: u32 = 6;
 
 /// What is in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub enum Target {
 
 /// One shipped file.
 pub struct Image {
-    pub world: u8,
+    pub unit: Unit,
     pub target: Target,
     pub compressed: Vec<u8>,
     /// Its size when unpacked.
@@ -27,30 +31,49 @@ pub struct Image {
 
 impl Image {
     /// PTX is text for the driver, which wants a zero at its end: it is part of the image.
-    pub fn ptx(world: u8, mut text: Vec<u8>) -> Image {
+    pub fn ptx(unit: Unit, mut text: Vec<u8>) -> Result<Image, XtaskError> {
         text.push(0);
-        Image::pack(world, Target::Ptx, &text)
+        Image::pack(unit, Target::Ptx, &text)
     }
 
-    pub fn cubin(world: u8, sm: u32, code: &[u8]) -> Image {
-        Image::pack(world, Target::Cubin(sm), code)
+    pub fn cubin(unit: Unit, sm: u32, code: &[u8]) -> Result<Image, XtaskError> {
+        Image::pack(unit, Target::Cubin(sm), code)
     }
 
-    fn pack(world: u8, target: Target, content: &[u8]) -> Image {
-        Image {
-            world,
+    fn pack(unit: Unit, target: Target, content: &[u8]) -> Result<Image, XtaskError> {
+        let compressed = packed(content).map_err(|error| XtaskError::Kernels {
+            problems: vec![format!("{unit}, {target:?}, does not pack: {error}")],
+        })?;
+        Ok(Image {
+            unit,
             target,
-            compressed: compress_to_vec_zlib(content, LEVEL),
+            compressed,
             bytes: content.len(),
-        }
+        })
     }
 
     pub fn file_name(&self) -> String {
         match self.target {
-            Target::Ptx => format!("w{}.ptx.z", self.world),
-            Target::Cubin(sm) => format!("w{}.sm_{sm}.z", self.world),
+            Target::Ptx => format!("{}.ptx.lzma", self.unit.stem()),
+            Target::Cubin(sm) => format!("{}.sm_{sm}.lzma", self.unit.stem()),
         }
     }
+}
+
+/// The content as a `.lzma` file. Its window spans the whole image, whose kernels are near-copies of each other; it is a power
+/// of two, as other readers of such files want it.
+fn packed(content: &[u8]) -> io::Result<Vec<u8>> {
+    let bytes = u32::try_from(content.len()).map_err(io::Error::other)?;
+    let window = bytes
+        .checked_next_power_of_two()
+        .map(|window| window.max(DICT_SIZE_MIN));
+    let options = LzmaOptions {
+        dict_size: window.ok_or(io::ErrorKind::FileTooLarge)?,
+        ..LzmaOptions::with_preset(LEVEL)
+    };
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(bytes.into()))?;
+    writer.write_all(content)?;
+    writer.finish()
 }
 
 /// A digest of all that an image is made from: sources, options, compilers.
@@ -76,21 +99,45 @@ pub fn render(images: &[Image], digest: &str) -> String {
     let mut text = HEAD
         .replace("COMPILERS", &wheels::described())
         .replace("DIGEST", digest);
-    for image in images {
-        let target = match image.target {
-            Target::Ptx => "Target::Ptx".to_owned(),
-            Target::Cubin(sm) => format!("Target::Cubin({sm})"),
-        };
-        text += &format!(
-            "    Image {{\n        world: {},\n        target: {target},\n        \
-             compressed: include_bytes!(\"../kernels/{}\"),\n        bytes: {},\n    }},\n",
-            image.world,
-            image.file_name(),
-            image.bytes,
-        );
+    for module in Module::ALL {
+        text += list_head(module);
+        text.extend(images.iter().filter(|image| image.unit.module == module).map(entry));
+        text += "];\n";
     }
-    text.push_str("];\n");
     text
+}
+
+/// How the list of a module's images starts.
+const fn list_head(module: Module) -> &'static str {
+    match module {
+        Module::Calls => {
+            "
+/// Every image that calls need, by world size: the PTX, then the machine code, ascending.
+pub(crate) static IMAGES: &[Image] = &[
+"
+        }
+        Module::Bench => {
+            "
+/// The images of the bench, by world size: PTX alone.
+pub(crate) static BENCH_IMAGES: &[Image] = &[
+"
+        }
+    }
+}
+
+/// An image's place in its list.
+fn entry(image: &Image) -> String {
+    let target = match image.target {
+        Target::Ptx => "Target::Ptx".to_owned(),
+        Target::Cubin(sm) => format!("Target::Cubin({sm})"),
+    };
+    format!(
+        "    Image {{\n        world: {},\n        target: {target},\n        \
+         compressed: include_bytes!(\"../kernels/{}\"),\n        bytes: {},\n    }},\n",
+        image.unit.world,
+        image.file_name(),
+        image.bytes,
+    )
 }
 
 const HEAD: &str = "\
@@ -99,7 +146,7 @@ const HEAD: &str = "\
 //! Made by COMPILERS, with options and from sources (`kernels/`) of sha256
 //! `DIGEST`.
 
-/// One image, packed as a zlib stream.
+/// One image, packed as an LZMA stream.
 pub(crate) struct Image {
     /// The world size whose kernels it has.
     pub world: u8,
@@ -119,7 +166,42 @@ pub(crate) enum Target {
     /// Machine code for this compute capability: 90 is sm_90.
     Cubin(u32),
 }
-
-/// Every image, by world size: the PTX, then the machine code, ascending.
-pub(crate) static IMAGES: &[Image] = &[
 ";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use lzma_rust2::LzmaReader;
+
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_back_and_is_the_same_each_time() {
+        let mut kernel = vec![0; 60_000];
+        for (at, byte) in kernel.iter_mut().enumerate() {
+            *byte = ((at * at) >> 7) as u8;
+        }
+        for content in [vec![], vec![1], kernel.repeat(3)] {
+            let file = packed(&content).expect("memory");
+            assert_eq!(packed(&content).expect("memory"), file);
+            let mut found = Vec::new();
+            let mut reader = LzmaReader::new_mem_limit(&file[..], u32::MAX, None).expect("a header");
+            reader.read_to_end(&mut found).expect("a stream");
+            assert_eq!(found, content);
+        }
+    }
+
+    /// Copies stand further apart than most packers look back.
+    #[test]
+    fn what_stands_twice_is_kept_once() {
+        let next = |word: &mut u32| {
+            *word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            Some((*word >> 24) as u8)
+        };
+        let noise: Vec<u8> = std::iter::repeat_n((), 100_000)
+            .scan(1, |word, ()| next(word))
+            .collect();
+        assert!(packed(&noise.repeat(2)).expect("memory").len() < 105_000);
+    }
+}

@@ -1,13 +1,14 @@
 //! `cargo xtask kernels`: the GPUs' code, compiled once and shipped.
 //!
-//! Who builds lanesum has no CUDA toolkit, and who runs it has no compiler: so the images are files of the repository, one for each
-//! world size and target, and this chore is all that makes them. `--check` makes them again below the target folder and fails
-//! unless every byte is the same, so that nobody has to believe that the images are those of the sources.
+//! Who builds lanesum has no CUDA toolkit, and who runs it has no compiler: so the images are files of the repository, one for
+//! each module, world size and target, and this chore is all that makes them. `--check` makes them again below the target folder
+//! and fails unless every byte is the same, so that nobody has to believe that the images are those of the sources.
 
 mod compile;
 mod entries;
 mod images;
 mod report;
+mod units;
 mod wheels;
 
 use std::collections::BTreeSet;
@@ -16,15 +17,9 @@ use std::process::ExitCode;
 
 use self::compile::{Cubin, Ptx};
 use self::images::Image;
+use self::units::{Module, Unit};
 use crate::error::XtaskError;
 use crate::workspace::Workspace;
-
-/// The world sizes that have kernels.
-const WORLDS: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-
-/// The compute capabilities whose machine code is made; the first is only tried, and gets the PTX.
-const TRIED: [u32; 8] = [75, 80, 86, 89, 90, 100, 120, 121];
-const SHIPPED: [u32; 7] = [80, 86, 89, 90, 100, 120, 121];
 
 /// All images together, packed.
 const MOST_BYTES: usize = 5 << 20;
@@ -103,26 +98,26 @@ pub fn check(workspace: &Workspace) -> Result<(), XtaskError> {
 fn make(workspace: &Workspace, effort: Effort) -> Result<Vec<Made>, XtaskError> {
     let folder = workspace.target().join("kernels");
     let tools = wheels::toolchain(&folder)?;
-    let ptx = compile::ptx(workspace, &tools, &folder.join("images"), &WORLDS)?;
+    let units = Unit::all();
+    let ptx = compile::ptx(workspace, &tools, &folder.join("images"), &units)?;
     let repeats = match effort {
         Effort::Once => 0,
         Effort::Repeat => REPEATS,
     };
     for _ in 0..repeats {
-        let again = compile::ptx(workspace, &tools, &folder.join("again"), &WORLDS)?;
+        let again = compile::ptx(workspace, &tools, &folder.join("again"), &units)?;
         let problems = unstable(&ptx, &again);
         if !problems.is_empty() {
             return Err(XtaskError::Kernels { problems });
         }
     }
-    let cubins = compile::cubins(&tools, &ptx, &TRIED)?;
-    let threads = most_threads(&Workspace::read(&workspace.root().join(SOURCES).join("layout.cuh"))?)?;
+    let cubins = compile::cubins(&tools, &ptx)?;
     print_registers(&cubins);
-    let problems = problems(&ptx, &cubins, threads);
+    let problems = problems(&ptx, &cubins);
     if !problems.is_empty() {
         return Err(XtaskError::Kernels { problems });
     }
-    let images = images_of(ptx, &cubins);
+    let images = images_of(ptx, &cubins)?;
     let bytes = images.iter().map(|image| image.compressed.len()).sum::<usize>();
     println!("{} images, {} KiB together", images.len(), bytes / 1024);
     if bytes > MOST_BYTES {
@@ -141,69 +136,79 @@ fn make(workspace: &Workspace, effort: Effort) -> Result<Vec<Made>, XtaskError> 
     Ok(std::iter::once(list).chain(files).collect())
 }
 
-/// By world, the PTX and then the machine code, ascending.
-fn images_of(ptx: Vec<Ptx>, cubins: &[Cubin]) -> Vec<Image> {
+/// By unit, the PTX and then the machine code, ascending.
+fn images_of(ptx: Vec<Ptx>, cubins: &[Cubin]) -> Result<Vec<Image>, XtaskError> {
     let mut images = Vec::new();
     for ptx in ptx {
-        images.push(Image::ptx(ptx.world, ptx.text.into_bytes()));
+        images.push(Image::ptx(ptx.unit, ptx.text.into_bytes())?);
         let shipped = cubins
             .iter()
-            .filter(|cubin| cubin.world == ptx.world && SHIPPED.contains(&cubin.sm));
-        images.extend(shipped.map(|cubin| Image::cubin(cubin.world, cubin.sm, &cubin.code)));
+            .filter(|cubin| cubin.unit == ptx.unit && ptx.unit.module.shipped().contains(&cubin.sm));
+        for cubin in shipped {
+            images.push(Image::cubin(cubin.unit, cubin.sm, &cubin.code)?);
+        }
     }
-    images
+    Ok(images)
 }
 
-/// The worlds whose PTX came out otherwise the second time.
+/// The units whose PTX came out otherwise the second time.
 fn unstable(ptx: &[Ptx], again: &[Ptx]) -> Vec<String> {
     let differ = ptx.iter().zip(again).filter(|(one, other)| one.text != other.text);
     let problem = |(one, _): (&Ptx, &Ptx)| {
         format!(
-            "world {}: NVRTC gives other PTX each time, so the image could not be checked",
-            one.world
+            "{}: NVRTC gives other PTX each time, so the image could not be checked",
+            one.unit
         )
     };
     differ.map(problem).collect()
 }
 
 /// All that is wrong with the compilers' products, one line each.
-fn problems(ptx: &[Ptx], cubins: &[Cubin], threads: u32) -> Vec<String> {
+fn problems(ptx: &[Ptx], cubins: &[Cubin]) -> Vec<String> {
     let mut problems = Vec::new();
     for ptx in ptx {
-        problems.extend(ptx.said.iter().map(|line| format!("world {}: {line}", ptx.world)));
-        let difference = entries::difference(&entries::in_ptx(&ptx.text), &entries::expected(ptx.world));
-        problems.extend(difference.map(|difference| format!("world {}, PTX: {difference}", ptx.world)));
-    }
-    for cubin in cubins {
-        let place = format!("world {}, sm_{}", cubin.world, cubin.sm);
-        let found: Vec<String> = cubin.report.entries.keys().cloned().collect();
-        let difference = entries::difference(&found, &entries::expected(cubin.world));
-        problems.extend(difference.map(|difference| format!("{place}: {difference}")));
-        let more = cubin.report.problems(threads);
-        problems.extend(more.into_iter().map(|problem| format!("{place}: {problem}")));
+        let unit = ptx.unit;
+        problems.extend(ptx.said.iter().map(|line| format!("{unit}: {line}")));
+        let difference = entries::difference(&entries::in_ptx(&ptx.text), &entries::expected(unit));
+        problems.extend(difference.map(|difference| format!("{unit}, PTX: {difference}")));
+        match entries::threads_in_ptx(&ptx.text) {
+            Ok(threads) => {
+                let cubins = cubins.iter().filter(|cubin| cubin.unit == unit);
+                problems.extend(cubins.flat_map(|cubin| problems_of(cubin, threads)));
+            }
+            Err(problem) => problems.push(format!("{unit}, PTX: {problem}")),
+        }
     }
     problems
 }
 
-/// The most registers of any kernel, by world and target.
-fn print_registers(cubins: &[Cubin]) {
-    let header: String = TRIED.iter().map(|sm| format!("{:>8}", format!("sm_{sm}"))).collect();
-    println!("registers{header}");
-    for world in WORLDS {
-        let row = cubins.iter().filter(|cubin| cubin.world == world);
-        let row: String = row
-            .map(|cubin| format!("{:>8}", cubin.report.most_registers()))
-            .collect();
-        println!("world {world:<3}{row}");
-    }
+/// All that is wrong with machine code for blocks of so many threads.
+fn problems_of(cubin: &Cubin, threads: u32) -> Vec<String> {
+    let found: Vec<String> = cubin.report.entries.keys().cloned().collect();
+    let difference = entries::difference(&found, &entries::expected(cubin.unit));
+    let more = cubin.report.problems(threads);
+    let place = |problem| format!("{}, sm_{}: {problem}", cubin.unit, cubin.sm);
+    difference.into_iter().chain(more).map(place).collect()
 }
 
-/// The threads of the largest block, from the one line that says so.
-fn most_threads(layout: &str) -> Result<u32, XtaskError> {
-    let threads = |line: &str| line.strip_prefix("#define LANESUM_THREADS ")?.trim().parse().ok();
-    layout.lines().find_map(threads).ok_or_else(|| XtaskError::Kernels {
-        problems: vec!["kernels/layout.cuh has no line `#define LANESUM_THREADS <number>`".to_owned()],
-    })
+/// The most registers of any kernel, by unit and target.
+fn print_registers(cubins: &[Cubin]) {
+    for module in Module::ALL {
+        let header: String = module
+            .made()
+            .iter()
+            .map(|sm| format!("{:>8}", format!("sm_{sm}")))
+            .collect();
+        println!("{:<15}{header}", "registers");
+        for unit in Unit::all().into_iter().filter(|unit| unit.module == module) {
+            let row: String = cubins
+                .iter()
+                .filter(|cubin| cubin.unit == unit)
+                .map(|cubin| format!("{:>8}", cubin.report.most_registers()))
+                .collect();
+            println!("{:<15}{row}", unit.to_string());
+        }
+    }
 }
 
 /// The kernels' sources, by name.
@@ -273,19 +278,5 @@ mod tests {
         let digest = images::digest_of(&sources(&workspace).expect("sources"), &compile::OPTIONS);
         let list = Workspace::read(&workspace.root().join(LIST)).expect("the list of the images");
         assert!(list.contains(&digest), "kernels changed: run `cargo xtask kernels`");
-    }
-
-    #[test]
-    fn all_that_is_shipped_is_tried() {
-        assert!(SHIPPED.iter().all(|sm| TRIED.contains(sm)));
-    }
-
-    #[test]
-    fn the_largest_block_is_read_from_the_layout() {
-        assert_eq!(
-            most_threads("#pragma once\n#define LANESUM_THREADS 512\n").expect("a number"),
-            512
-        );
-        assert!(most_threads("#define LANESUM_THREADS many").is_err());
     }
 }

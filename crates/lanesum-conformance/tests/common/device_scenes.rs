@@ -18,7 +18,7 @@ pub const NOTICE: Duration = Duration::from_secs(2);
 /// How often most scenes are played.
 pub const ROUNDS: usize = 6;
 
-pub const CHOICES: [Choice; 2] = [Choice::Auto, Choice::OneShotPush];
+pub const CHOICES: [Choice; 2] = [Choice::OneShotPush, Choice::TwoShotPush];
 
 /// A call of another kind each round: of one lane, of several, and of several exchanges.
 pub fn varied(round: usize) -> Shape {

@@ -1,21 +1,23 @@
-//! One rank of a soak on GPU memory: calls drawn from a seed that all ranks share, enqueued in stretches, judged.
+//! One rank of a soak on GPU memory: calls drawn from a seed that all ranks share, made eagerly and by replays of graphs, judged.
 //!
-//! Calls take windows of one input, each at another place, so that what an earlier call has left somewhere is wrong for a later
-//! one. Consecutive calls change dtype, operation, length, label and stream; small staging makes several exchanges of the longer
-//! ones, so lanes differ in how many epochs they are on.
+//! Calls take windows of one input, which changes from stretch to stretch, so that what an earlier call or replay has left somewhere
+//! is wrong for a later one. Consecutive calls change dtype, operation, length, label and stream; small staging makes several
+//! exchanges of the longer ones, so lanes differ in how many epochs they are on. Graphs hold an odd or an even number of calls, and
+//! are captured anew now and then.
 
 use std::time::{Duration, Instant};
 
 use lanesum::cuda::{DeviceBuffer, Stream};
-use lanesum::{AllReduce, Communicator, Element, EngineChoice, Error, Receipt, bf16, f16};
-use lanesum_conformance::Sample;
+use lanesum::{AllReduce, Communicator, Element, EngineChoice, Error, bf16, f16};
+use lanesum_conformance::{Choice, Sample};
 use lanesum_plan::{Bytes, Operation};
 
+use super::device_songs::Songs;
 use super::driver;
 use super::puppet::whole;
 use super::soak::drawn;
 
-/// Calls that are enqueued before anybody waits.
+/// Calls and replays that are enqueued before anybody waits.
 const STRETCH: usize = 64;
 const LONGEST: usize = 30_000;
 
@@ -24,6 +26,7 @@ pub struct Task {
     pub rank: usize,
     pub world: usize,
     pub name: String,
+    pub choice: Choice,
     pub first_epoch: u64,
     pub calls: usize,
     /// Ends earlier, where the machine is slow.
@@ -34,8 +37,9 @@ pub fn soak(task: &Task) -> Result<(), String> {
     let words = |error: Error| format!("rank {}: {error}", task.rank);
     let communicator = Communicator::builder(task.rank, task.world, task.name.as_str())
         .engine(EngineChoice::Cuda)
+        .algorithm(task.choice.policy())
         .deadline(Duration::from_secs(30))
-        .staging(Bytes::new(64 << 10))
+        .staging(Bytes::new(16 << 10))
         .first_epoch(task.first_epoch)
         .join()
         .map_err(words)?;
@@ -43,39 +47,37 @@ pub fn soak(task: &Task) -> Result<(), String> {
     let streams = [Stream::new(device), Stream::new(device), Stream::new(device)];
     let [a, b, c] = streams.map(|stream| stream.map_err(|error| words(error.into())));
     let streams = [a?, b?, c?];
-    let mut desks = (
-        Desk::<f32>::new(&communicator, &streams[0]).map_err(words)?,
-        Desk::<f16>::new(&communicator, &streams[0]).map_err(words)?,
-        Desk::<bf16>::new(&communicator, &streams[0]).map_err(words)?,
-    );
+    let mut desks = Desks::new(&communicator, STRETCH).map_err(words)?;
+    let mut songs = Songs::default();
     let (start, mut seed, mut made) = (Instant::now(), 0x5EED_u64, 0);
+    let mut stretch = 0;
     while made < task.calls && !any(&communicator, start.elapsed() > task.time).map_err(words)? {
+        songs
+            .renew(&communicator, &streams[0], &mut seed, stretch)
+            .map_err(words)?;
+        desks.turn(&communicator, stretch, &streams[0]).map_err(words)?;
+        songs.turn(&communicator, stretch, &streams[0]).map_err(words)?;
         let draws: Vec<Draw> = (0..STRETCH)
             .map(|at| Draw::next(&mut seed, (made + at) as u64))
             .collect();
-        let mut last = None;
         for (place, draw) in draws.iter().enumerate() {
-            let stream = &streams[draw.stream];
-            last = Some(
-                match draw.dtype {
-                    0 => desks.0.enqueue(&communicator, place, draw, stream),
-                    1 => desks.1.enqueue(&communicator, place, draw, stream),
-                    _ => desks.2.enqueue(&communicator, place, draw, stream),
-                }
-                .map_err(words)?,
-            );
+            // All on one stream where a graph comes in between: who orders graphs and calls is the caller.
+            let sung = drawn(&mut seed, 4) == 0;
+            let stream = &streams[if songs.any() { 0 } else { draw.stream }];
+            if sung {
+                made += songs.play(&mut seed, stream).map_err(words)?;
+            }
+            desks.issue(&communicator, place, draw, stream).map_err(words)?;
         }
-        // Calls follow each other, whatever their streams: the last one's end is everybody's.
-        last.map_or(Ok(()), |receipt| receipt.wait().map(|_| ()))
-            .map_err(words)?;
+        made += STRETCH;
+        for stream in &streams {
+            let done = stream.synchronize(Duration::from_secs(60));
+            done.map_err(|error| words(error.into()))?;
+        }
+        communicator.check().map_err(words)?;
         let judged = if driver::is_real() { STRETCH - 1 } else { 0 };
         for (place, draw) in draws.iter().enumerate().skip(judged) {
-            let well = match draw.dtype {
-                0 => desks.0.is_right(task.world, place, draw, &streams[0]),
-                1 => desks.1.is_right(task.world, place, draw, &streams[0]),
-                _ => desks.2.is_right(task.world, place, draw, &streams[0]),
-            };
-            if !well.map_err(words)? {
+            if !desks.is_right(task.world, place, draw, &streams[0]).map_err(words)? {
                 return Err(format!(
                     "rank {}, call {}: a wrong result of {draw:?}",
                     task.rank,
@@ -83,16 +85,29 @@ pub fn soak(task: &Task) -> Result<(), String> {
                 ));
             }
         }
-        made += STRETCH;
+        if let Some(draw) = songs.wrong(task.world, &streams[0]).map_err(words)? {
+            return Err(format!(
+                "rank {}, stretch {stretch}: a wrong result in a graph, of {draw:?}",
+                task.rank
+            ));
+        }
+        stretch += 1;
     }
+    let counted = communicator.counters().device.ok_or("no counters")?;
     if task.rank == 0 {
         let each = start.elapsed().as_secs_f64() * 1e6 / made.max(1) as f64;
         println!(
-            "[{} ranks from epoch {:#x}: {made} calls, {each:.1} us each]",
-            task.world, task.first_epoch
+            "[{:?}, {} ranks from epoch {:#x}: {made} calls, {} exchanges of the first lane, {each:.1} us each]",
+            task.choice, task.world, task.first_epoch, counted.exchanges
         );
     }
-    drop(desks);
+    if counted.calls != made as u64 {
+        return Err(format!(
+            "{made} calls were made, the device has counted {}",
+            counted.calls
+        ));
+    }
+    drop((desks, songs));
     communicator.close().map_err(words)?;
     if made < task.calls.min(4 * STRETCH) {
         return Err(format!("only {made} calls in {:?}", task.time));
@@ -109,8 +124,8 @@ fn any(communicator: &Communicator, here: bool) -> Result<bool, Error> {
 }
 
 /// What one call is: the same on all ranks.
-#[derive(Debug)]
-struct Draw {
+#[derive(Debug, Clone)]
+pub struct Draw {
     dtype: usize,
     operation: Operation,
     from: usize,
@@ -120,7 +135,7 @@ struct Draw {
 }
 
 impl Draw {
-    fn next(seed: &mut u64, call: u64) -> Draw {
+    pub fn next(seed: &mut u64, call: u64) -> Draw {
         let mut below = |bound: usize| drawn(seed, bound);
         let most = match below(200) {
             0 => LONGEST,
@@ -140,41 +155,81 @@ impl Draw {
     }
 }
 
-/// Small whole numbers, whose sums are exact in every dtype.
-fn number(i: usize) -> usize {
-    i * 7 % 13
+/// Small whole numbers, whose sums are exact in every dtype; others in each turn.
+fn number(i: usize, turn: usize) -> usize {
+    (i * 7 + turn * 5) % 13
 }
 
-/// Buffers of one dtype: an input, and an output for each call of a stretch.
+/// Buffers of all dtypes.
+pub struct Desks(Desk<f32>, Desk<f16>, Desk<bf16>);
+
+impl Desks {
+    /// With room for the results of so many calls.
+    pub fn new(communicator: &Communicator, calls: usize) -> Result<Desks, Error> {
+        Ok(Desks(
+            Desk::new(communicator, calls)?,
+            Desk::new(communicator, calls)?,
+            Desk::new(communicator, calls)?,
+        ))
+    }
+
+    /// Brings other inputs.
+    pub fn turn(&mut self, communicator: &Communicator, turn: usize, stream: &Stream) -> Result<(), Error> {
+        let rank = communicator.rank().index();
+        self.0.turn(rank, turn, stream)?;
+        self.1.turn(rank, turn, stream)?;
+        self.2.turn(rank, turn, stream)?;
+        // Calls on other streams read them too.
+        Ok(stream.synchronize(Duration::from_secs(10))?)
+    }
+
+    /// Makes a call, or records it.
+    pub fn issue(&mut self, communicator: &Communicator, place: usize, draw: &Draw, on: &Stream) -> Result<(), Error> {
+        match draw.dtype {
+            0 => self.0.issue(communicator, place, draw, on),
+            1 => self.1.issue(communicator, place, draw, on),
+            _ => self.2.issue(communicator, place, draw, on),
+        }
+    }
+
+    pub fn is_right(&mut self, world: usize, place: usize, draw: &Draw, stream: &Stream) -> Result<bool, Error> {
+        match draw.dtype {
+            0 => self.0.is_right(world, place, draw, stream),
+            1 => self.1.is_right(world, place, draw, stream),
+            _ => self.2.is_right(world, place, draw, stream),
+        }
+    }
+}
+
+/// Buffers of one dtype: an input, and an output for each call.
 struct Desk<T: Sample> {
     input: DeviceBuffer<T>,
     outputs: Vec<DeviceBuffer<T>>,
-    fetched: Vec<T>,
+    host: Vec<T>,
+    turn: usize,
 }
 
 impl<T: Sample + Element> Desk<T> {
-    fn new(communicator: &Communicator, stream: &Stream) -> Result<Desk<T>, Error> {
+    fn new(communicator: &Communicator, calls: usize) -> Result<Desk<T>, Error> {
         let device = communicator.device().expect("checked before");
-        let rank = communicator.rank().index();
-        let numbers: Vec<T> = (0..LONGEST).map(|i| whole(number(i) + rank)).collect();
-        let mut input = DeviceBuffer::new(device, LONGEST)?;
-        input.copy_from(&numbers, stream)?;
-        stream.synchronize(Duration::from_secs(10))?;
-        let outputs = (0..STRETCH).map(|_| DeviceBuffer::new(device, LONGEST));
+        let outputs = (0..calls).map(|_| DeviceBuffer::new(device, LONGEST));
         Ok(Desk {
-            input,
+            input: DeviceBuffer::new(device, LONGEST)?,
             outputs: outputs.collect::<Result<_, _>>()?,
-            fetched: numbers,
+            host: vec![whole(0); LONGEST],
+            turn: 0,
         })
     }
 
-    fn enqueue(
-        &mut self,
-        communicator: &Communicator,
-        place: usize,
-        draw: &Draw,
-        on: &Stream,
-    ) -> Result<Receipt, Error> {
+    fn turn(&mut self, rank: usize, turn: usize, stream: &Stream) -> Result<(), Error> {
+        self.turn = turn;
+        for (i, element) in self.host.iter_mut().enumerate() {
+            *element = whole(number(i, turn) + rank);
+        }
+        Ok(self.input.copy_from(&self.host, stream)?)
+    }
+
+    fn issue(&mut self, communicator: &Communicator, place: usize, draw: &Draw, on: &Stream) -> Result<(), Error> {
         let input = self
             .input
             .slice(draw.from..draw.from + draw.elements)
@@ -185,20 +240,19 @@ impl<T: Sample + Element> Desk<T> {
             Some(label) => call.label(label),
             None => call,
         })?;
-        match issued {
-            lanesum::Issued::Enqueued(receipt) => Ok(receipt),
-            other @ (lanesum::Issued::Done(_) | lanesum::Issued::Captured(_)) => panic!("not enqueued: {other:?}"),
-        }
+        assert!(!matches!(issued, lanesum::Issued::Done(_)), "not enqueued: {issued:?}");
+        Ok(())
     }
 
     fn is_right(&mut self, world: usize, place: usize, draw: &Draw, stream: &Stream) -> Result<bool, Error> {
-        self.outputs[place].copy_to(&mut self.fetched, stream)?;
+        self.outputs[place].copy_to(&mut self.host, stream)?;
+        let number = |i: usize| number(draw.from + i, self.turn);
         let right = |i: usize| match draw.operation {
-            Operation::Sum => world * number(draw.from + i) + world * (world - 1) / 2,
-            Operation::Max => number(draw.from + i) + world - 1,
-            Operation::Min => number(draw.from + i),
+            Operation::Sum => world * number(i) + world * (world - 1) / 2,
+            Operation::Max => number(i) + world - 1,
+            Operation::Min => number(i),
         };
-        let output = &self.fetched[..draw.elements];
+        let output = &self.host[..draw.elements];
         Ok((0..draw.elements).all(|i| output[i].bits() == whole::<T>(right(i)).bits()))
     }
 }

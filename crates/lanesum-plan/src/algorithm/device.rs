@@ -6,8 +6,10 @@
 use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP, two_shot_frames};
 use crate::{Dtype, Elements};
 
-/// The fewest frames for which a further lane is taken.
-const FRAMES_PER_LANE: u64 = 128;
+/// The fewest frames for which a further lane is taken, unless a lane moves fewer in one exchange.
+const FRAMES_PER_LANE: u64 = 224;
+/// The threads of a block that watch headers, beside those that move frames.
+const WATCHERS: u32 = WARP;
 
 /// The kernel that runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +27,7 @@ pub struct Grid {
     pub blocks: u32,
     /// The frames of each lane but the last, which may have fewer; a multiple of 32, at least 32.
     pub share: u64,
-    /// Threads of a block, a multiple of 32; no more than the share has frames.
+    /// Threads of a block, a multiple of 32 from 64 on: 32 that watch headers, and no more others than the share has frames.
     pub threads: u32,
     /// What is launched.
     pub kernel: Kernel,
@@ -49,7 +51,12 @@ impl Work {
     #[inline]
     const fn grid(&self, kernel: Kernel) -> Grid {
         let most = self.fit.lanes() as u64;
-        let lanes = match self.frames / FRAMES_PER_LANE {
+        let per_lane = if (self.fit.capacity() as u64) < FRAMES_PER_LANE {
+            self.fit.capacity() as u64
+        } else {
+            FRAMES_PER_LANE
+        };
+        let lanes = match self.frames / per_lane {
             0 => 1,
             lanes if lanes > most => most,
             lanes => lanes,
@@ -67,8 +74,8 @@ impl Work {
         Grid {
             blocks,
             share,
-            threads: if share < self.fit.threads() as u64 {
-                share as u32
+            threads: if share + WATCHERS as u64 <= self.fit.threads() as u64 {
+                share as u32 + WATCHERS
             } else {
                 self.fit.threads()
             },

@@ -7,8 +7,8 @@ use crate::{Bytes, Limits, Rank, Refusal, WorldSize};
 pub const DEVICE_WORLD_MAX: usize = 8;
 /// The most lanes of a communicator. More would leave a lane of a verify step's message with little to do.
 const LANES_MAX: u64 = 32;
-/// The most threads of a block.
-const THREADS_MAX: u32 = 512;
+/// The most threads of a block, by the number of ranks: kernels of many ranks need more registers.
+const THREADS_MAX: [u32; DEVICE_WORLD_MAX] = [768, 768, 768, 768, 512, 512, 512, 512];
 /// The threads that a GPU runs in lockstep; shares and blocks are multiples of it.
 pub(crate) const WARP: u32 = 32;
 /// The fewest frames that a lane must be able to move, and the unit of its capacity: two halves of whole warps.
@@ -40,7 +40,7 @@ impl DeviceFit {
         self.capacity
     }
 
-    /// The most threads of a block; a multiple of 32.
+    /// The most threads of a block; a multiple of 32, at least 64 on any GPU.
     #[must_use]
     #[inline]
     pub const fn threads(&self) -> u32 {
@@ -92,7 +92,7 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
         .max(1);
     let threads = ranks()
         .map(|(_, gpu)| gpu.threads_per_block)
-        .fold(THREADS_MAX, u32::min);
+        .fold(THREADS_MAX[(world.get() - 1) % DEVICE_WORLD_MAX], u32::min);
     Ok(DeviceFit {
         lanes: lanes as u32,
         capacity: u32::try_from(frames / lanes).unwrap_or(u32::MAX) / CAPACITY_MIN * CAPACITY_MIN,

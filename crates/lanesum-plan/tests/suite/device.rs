@@ -316,7 +316,7 @@ algorithms
 gates
   peers          yes      2 ranks
   payload        yes      42 KiB a rank
-  device_fit     yes      32 lanes of 2,688 frames each, 512 threads a block
+  device_fit     yes      32 lanes of 2,688 frames each, 768 threads a block
   peer_access    yes      proven for 2 ordered pairs of ranks
   own_device     yes      2 ranks on 2 GPUs
 ";

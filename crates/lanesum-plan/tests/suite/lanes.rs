@@ -22,7 +22,7 @@ fn lanes_are_resident_together_on_the_smallest_and_most_shared_gpu() {
     let shape = |fit: DeviceFit| (fit.lanes(), fit.capacity(), fit.threads());
     let defaults = Limits::default();
     // 87,381 frames over 32 lanes are 2,730, rounded down to a multiple of 64.
-    assert_eq!(shape(fit(defaults, &[gpu(0, 132), gpu(1, 132)])), (32, 2_688, 512));
+    assert_eq!(shape(fit(defaults, &[gpu(0, 132), gpu(1, 132)])), (32, 2_688, 768));
     assert_eq!(fit(defaults, &[gpu(0, 132), gpu(1, 10)]).lanes(), 10);
     assert_eq!(fit(defaults, &[gpu(0, 30), gpu(0, 30), gpu(0, 30)]).lanes(), 10);
     assert_eq!(fit(defaults, &[gpu(0, 0)]).lanes(), 1);
@@ -35,7 +35,7 @@ fn lanes_are_resident_together_on_the_smallest_and_most_shared_gpu() {
     assert_eq!(fit(defaults, &[narrow(1)]).threads(), 32);
     // 341 frames are five lanes of at least 64.
     let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
-    assert_eq!(shape(fit(smallest, &[gpu(0, 132)])), (5, 64, 512));
+    assert_eq!(shape(fit(smallest, &[gpu(0, 132)])), (5, 64, 768));
 }
 
 /// The plan of four ranks with a GPU each and one pinned algorithm.
@@ -63,24 +63,24 @@ fn short_messages_take_few_lanes_and_small_blocks() {
         };
         // Six elements of 16 bits are a frame, or three of 32.
         for elements in [1, 5, 6, 7, 32 * 6] {
-            check(Dtype::Bf16, elements, (1, 32, 32));
+            check(Dtype::Bf16, elements, (1, 32, 64));
         }
-        check(Dtype::Bf16, 32 * 6 + 1, (1, 64, 64));
-        check(Dtype::F32, 96, (1, 32, 32));
-        check(Dtype::F32, 97, (1, 64, 64));
-        // 255 frames, and the 256th for an odd last element.
-        check(Dtype::F32, 765, (1, 256, 256));
-        check(Dtype::F32, 766, (2, 128, 128));
+        check(Dtype::Bf16, 32 * 6 + 1, (1, 64, 96));
+        check(Dtype::F32, 96, (1, 32, 64));
+        check(Dtype::F32, 97, (1, 64, 96));
+        // 447 frames, and the 448th for an odd last element.
+        check(Dtype::F32, 1341, (1, 448, 480));
+        check(Dtype::F32, 1342, (2, 224, 256));
         // 42 KiB of bf16 are 3,584 frames.
-        check(Dtype::Bf16, 21_504, (28, 128, 128));
-        // 4,100 frames in shares of 160: the last of 32 lanes would be left with nothing.
-        check(Dtype::F32, 12_300, (26, 160, 160));
-        check(Dtype::F32, 1 << 20, (32, 10_944, 512));
-        check(Dtype::F32, u64::MAX, (32, u64::MAX / 3 / 32 / 32 * 32 + 32, 512));
+        check(Dtype::Bf16, 21_504, (16, 224, 256));
+        // 4,100 frames in shares of 256: the last of 18 lanes would be left with nothing.
+        check(Dtype::F32, 12_300, (17, 256, 288));
+        check(Dtype::F32, 1 << 20, (32, 10_944, 768));
+        check(Dtype::F32, u64::MAX, (32, u64::MAX / 3 / 32 / 32 * 32 + 32, 768));
     }
     let header = pinned(AlgorithmName::TwoShotPush, Limits::default()).decide(&request(Dtype::F16, 0, Buffers::Device));
     let grid = header.unwrap().grid().unwrap();
-    assert_eq!((grid.blocks, grid.share, grid.threads), (1, 32, 32));
+    assert_eq!((grid.blocks, grid.share, grid.threads), (1, 32, 64));
     assert_eq!(grid.kernel, Kernel::OneShotPush);
 }
 
@@ -152,15 +152,15 @@ proptest! {
         let (grid, lanes, capacity, (exchanges, moved)) = launched(&decided).unwrap();
         let frames = elements.div_ceil(12 / dtype.size() as u64);
         prop_assert!((1..=lanes).contains(&grid.blocks) && lanes <= 32);
-        prop_assert!((32..=512).contains(&grid.threads) && grid.threads % 32 == 0);
+        prop_assert!((32..=768).contains(&grid.threads) && grid.threads % 32 == 0);
         prop_assert!(capacity >= 64 && capacity % 64 == 0);
         prop_assert!(u64::from(lanes) * u64::from(capacity) * 12 <= limits.staging.get());
         // All frames have a lane, and the last lane has some.
         prop_assert!(u128::from(grid.share) * u128::from(grid.blocks) >= u128::from(frames));
         prop_assert!(grid.blocks == 1 || grid.share * u64::from(grid.blocks - 1) < frames);
         prop_assert!(grid.share >= 32 && grid.share % 32 == 0);
-        prop_assert!(grid.blocks == 1 || grid.share >= 128);
-        prop_assert!(u64::from(grid.threads) <= grid.share);
+        prop_assert!(grid.blocks == 1 || grid.share >= 64);
+        prop_assert!(u64::from(grid.threads) <= grid.share + 32);
         // Lane 0 has a whole share unless it is the only one.
         let first = grid.share.min(frames);
         prop_assert!(u128::from(exchanges) * u128::from(moved) >= u128::from(first));

@@ -44,6 +44,13 @@ inline u32 block_index() { return standin::here->block; }
 inline u32 block_count() { return standin::here->blocks; }
 inline void barrier() { standin::meet(false); }
 inline bool barrier_any(bool mine) { return standin::meet(mine); }
+// A block's fibers share their thread, and nothing but a block runs on it.
+inline u64 broadcast(u64 word) {
+    static thread_local u64 shared;
+    if (thread_index() == 0) shared = word;
+    barrier();
+    return shared;
+}
 inline void spin_hint() { standin::spin(); }
 
 inline u64 clock_ns() {
@@ -65,12 +72,17 @@ inline void store_release(u64* to, u64 word) {
     if (void* place = standin::target(to, 8, word)) __atomic_store_n(static_cast<u64*>(place), word, __ATOMIC_RELEASE);
 }
 inline void fence_system() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
-inline u64 claim(u64* slot, u64 word) {
-    u64 before = 0;
-    if (void* place = standin::target(slot, 8, word)) {
-        __atomic_compare_exchange_n(static_cast<u64*>(place), &before, word, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    }
-    return before;
+inline Pair load_pair(const u64* from) { return {load_relaxed(from), load_relaxed(from + 1)}; }
+inline void store_pair(u64* to, Pair pair) {
+    store_relaxed(to, pair.first);
+    store_relaxed(to + 1, pair.second);
+}
+inline u64 fetch_or(u64* word, u64 bits) {
+    void* place = standin::target(word, 8, bits);
+    return place ? __atomic_fetch_or(static_cast<u64*>(place), bits, __ATOMIC_RELAXED) : 0;
+}
+inline void add(u64* word, u64 more) {
+    if (void* place = standin::target(word, 8, more)) __atomic_fetch_add(static_cast<u64*>(place), more, __ATOMIC_RELAXED);
 }
 
 template <typename Word>

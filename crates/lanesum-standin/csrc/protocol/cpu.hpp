@@ -11,6 +11,7 @@ struct Block {
     pthread_barrier_t barrier;
     // Of three barriers in turn: a flag is cleared when all have passed the barrier after the one that it served.
     u32 brought[3] = {};
+    u64 shared = 0;
 };
 
 struct Place {
@@ -43,6 +44,11 @@ inline bool barrier_any(bool mine) {
     return any;
 }
 inline void barrier() { pthread_barrier_wait(&here.meeting->barrier); }
+inline u64 broadcast(u64 word) {
+    if (here.thread == 0) here.meeting->shared = word;
+    barrier();
+    return here.meeting->shared;
+}
 inline void spin_hint() { sched_yield(); }
 
 inline u64 clock_ns() {
@@ -63,11 +69,14 @@ inline void store_release(u64* to, u64 word) {
 }
 // ThreadSanitizer knows no fences; what they order here is atomic anyway.
 inline void fence_system() {}
-inline u64 claim(u64* slot, u64 word) {
-    u64 before = 0;
-    __atomic_compare_exchange_n(slot, &before, word, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return before;
+inline Pair load_pair(const u64* from) { return {load_relaxed(from), load_relaxed(from + 1)}; }
+inline void store_pair(u64* to, Pair pair) {
+    store_relaxed(to, pair.first);
+    store_relaxed(to + 1, pair.second);
 }
+inline u64 fetch_or(u64* word, u64 bits) { return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED); }
+inline void add(u64* word, u64 more) { __atomic_fetch_add(word, more, __ATOMIC_RELAXED); }
+
 template <typename Word>
 inline Word read(const void* from) {
     return *static_cast<const Word*>(from);

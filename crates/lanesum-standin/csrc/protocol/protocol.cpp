@@ -1,4 +1,4 @@
-// The protocol of one_shot_push under ThreadSanitizer: `protocol CALLS THREADS DEADLINE_MS`.
+// The protocol of the pushes under ThreadSanitizer: `protocol CALLS THREADS DEADLINE_MS`.
 //
 // Ranks are groups of OS threads that make the same calls one after the other, as a stream does: all threads of a rank meet
 // between two calls, and ranks meet nowhere but in the kernel. Tags have few bits and sweeps are frequent, so both wrap many
@@ -10,12 +10,15 @@
 #include <thread>
 #include <vector>
 
-#include "one_shot_push.cuh"
+#include "two_shot_push.cuh"
 
 namespace {
 
 const int W = LANESUM_WORLD;
 const u32 LANES = 2, CAPACITY = 8;
+
+// Elements of a call, some exchanges for each lane; a frame has three.
+const u32 MOST = 160;
 
 const int WRONG = 2, LATE = 3;
 
@@ -23,8 +26,8 @@ const int WRONG = 2, LATE = 3;
 // come round, so that an unswept word would be taken for new; and sizes that need several exchanges and leave lanes empty.
 u64 elements_of(u64 call) {
     const u64 period = 1ull << LANESUM_TAG_BITS;
-    if (call / (4 * period) % 2 == 0) return call % period == 0 ? LANES * CAPACITY : call % 3 == 0;
-    return call * 2654435761ull % 53;
+    if (call / (4 * period) % 2 == 0) return call % period == 0 ? LANES * CAPACITY * 3 : call % 3 == 0;
+    return call * 2654435761ull % MOST;
 }
 
 // Small integers, so that sums are exact; different in calls whose tags are equal.
@@ -75,10 +78,16 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     Launch launch = {};
     launch.input = launch.output = rank.buffer.data() + rank.offset;
     launch.elements = elements_of(call);
-    launch.share = (launch.elements + LANES - 1) / LANES;
+    launch.frames = (launch.elements + 2) / 3;
+    launch.share = static_cast<u32>((launch.frames + LANES - 1) / LANES);
+    const u64 before_last = static_cast<u64>(launch.share) * (LANES - 1);
+    launch.tail = static_cast<u32>(launch.frames > before_last ? launch.frames - before_last : 0);
+    const u64 plain = rank.offset == 0 ? launch.elements / 3 : 0;
+    launch.plain_share = static_cast<u32>(plain < launch.share ? plain : launch.share);
+    launch.plain_tail = static_cast<u32>(plain > before_last ? plain - before_last : 0);
     launch.ticket = call + 1;
     launch.digest = static_cast<u32>(call);
-    launch.flags = FLAG_CANONICAL;
+    launch.canonical = 1;
     launch.rank = launch.position = number;
     launch.lanes = LANES;
     launch.capacity = CAPACITY;
@@ -98,7 +107,11 @@ void run_thread(Job& job, u32 number, u32 block, u32 thread) {
         if (first) fill(rank, number, call);
         pthread_barrier_wait(&rank.between);
         const Launch launch = launch_of(job, number, call);
-        one_shot_push<W, F32, SUM>(launch);
+        if (call * 2246822519ull >> 7 & 1) {
+            run<TwoShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+        } else {
+            run<OneShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+        }
         pthread_barrier_wait(&rank.between);
         if (first) check(rank, number, call);
     }
@@ -107,12 +120,12 @@ void run_thread(Job& job, u32 number, u32 block, u32 thread) {
 void set_up(Job& job, u64 deadline_ms) {
     for (u32 number = 0; number < W; ++number) {
         Rank& rank = job.ranks[number];
-        rank.inbox.resize(sizeof(Inbox) / 8 + 2 * LANES * W * CAPACITY);
-        rank.buffer.resize(64 * 4 + 4);
+        rank.inbox.resize(sizeof(Inbox) / 8 + 2 * LANES * W * CAPACITY * 2);
+        rank.buffer.resize(MOST * 4 + 4);
         rank.offset = number % 3;
         rank.mapped->deadline_ns = deadline_ms * 1000000;
         // Fresh memory has tag 0.
-        for (Lane& lane : rank.local->lanes) lane.epoch = 2;
+        for (Lane& lane : rank.local->lanes) lane.word = 2;
         pthread_barrier_init(&rank.between, nullptr, LANES * job.threads);
         for (Block& block : rank.blocks) pthread_barrier_init(&block.barrier, nullptr, job.threads);
     }

@@ -153,7 +153,7 @@ const u32 LANES = 2, CAPACITY = 64;
 // An element of a rank's input.
 inline float value(u32 rank, u64 index) { return static_cast<float>((index * 7 + rank * 3) % 101); }
 
-inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + size_t(2) * LANES * world * CAPACITY * 8; }
+inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + size_t(2) * LANES * world * CAPACITY * 16; }
 
 // One rank: everything of it but the peers' inboxes.
 struct Rank {
@@ -182,7 +182,7 @@ struct Rank {
         mapped->deadline_ns = 20000000000ull;
         std::vector<u8> start(sizeof(Local));
         // Tag 0 is what fresh memory has.
-        for (Lane& lane : reinterpret_cast<Local*>(start.data())->lanes) lane.epoch = 2;
+        for (Lane& lane : reinterpret_cast<Local*>(start.data())->lanes) lane.word = 2;
         OK(cuMemcpyHtoD_v2(local, start.data(), start.size()));
         inbox.make(device, inbox_bytes(world));
         inbox.map(device);
@@ -209,15 +209,18 @@ struct Rank {
         return function(("one_shot_push_w" + std::to_string(world) + "_" + kind).c_str());
     }
 
-    CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 packets) {
+    CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 frames) {
         Launch launch = {};
         launch.input = reinterpret_cast<const u8*>(input);
         launch.output = reinterpret_cast<u8*>(output);
         launch.elements = elements;
-        launch.share = (packets + LANES - 1) / LANES;
+        // All frames out of line, whole or not.
+        launch.frames = frames;
+        launch.share = static_cast<u32>((frames + LANES - 1) / LANES);
+        launch.tail = static_cast<u32>(frames - (frames < launch.share ? frames : launch.share));
         launch.ticket = ++ticket;
         launch.digest = 7;
-        launch.flags = FLAG_CANONICAL;
+        launch.canonical = 1;
         launch.rank = launch.position = rank;
         launch.lanes = LANES;
         launch.capacity = CAPACITY;

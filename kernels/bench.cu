@@ -1,0 +1,38 @@
+// Kernels of the bench alone: what nothing costs, what one flag costs, and the calls with guards left out. One world size, as
+// lanesum.cu; loaded only by who measures. All but the empty one advance epochs as calls do, so that they can be mixed with calls.
+// What is left out is left out: those without a deadline may wait for ever, in a process that its parent ends.
+#include "one_shot_push.cuh"
+
+#define LANESUM_BENCH_NAME__(what, world) bench_##what##_w##world
+#define LANESUM_BENCH_NAME_(what, world) LANESUM_BENCH_NAME__(what, world)
+#define LANESUM_BENCH(what) LANESUM_KERNEL(LANESUM_BENCH_NAME_(what, LANESUM_WORLD), Launch)
+
+// The floor of a node of a graph.
+LANESUM_BENCH(empty) {
+    if (launch.elements == ~0ull) write<u8>(launch.output, 0);
+}
+
+// The floor of an exchange: one header to every peer and one from each, without any guard but a bound. One block.
+LANESUM_BENCH(flag_round) {
+    Lane* const lane = &launch.local->lanes[0];
+    const u64 epoch = load_relaxed(&lane->word);
+    const u32 leaf = thread_index();
+    if (leaf < LANESUM_WORLD && leaf != launch.position) {
+        store_relaxed(&launch.inboxes[leaf]->headers[epoch & 1][0][launch.position], static_cast<u32>(epoch));
+        for (u32 polls = 1u << 24; polls != 0; --polls) {
+            if (static_cast<u32>(load_header(launch, epoch, leaf)) == static_cast<u32>(epoch)) break;
+            spin_hint();
+        }
+    }
+    barrier();
+    if (leaf == 0) store_relaxed(&lane->word, epoch + 1);
+}
+
+#define LANESUM_WITHOUT(what, guards)                                              \
+    LANESUM_BENCH(what) {                                                          \
+        typedef OneShotPush<LANESUM_WORLD, BF16, SUM, (guards)> Unguarded;         \
+        run<Unguarded, LANESUM_WORLD, BF16, (guards)>(launch);                     \
+    }
+LANESUM_WITHOUT(no_header, GUARD_ALL & ~GUARD_HEADER)
+LANESUM_WITHOUT(no_deadline, GUARD_ALL & ~GUARD_DEADLINE)
+LANESUM_WITHOUT(bare, 0)

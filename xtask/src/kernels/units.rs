@@ -1,0 +1,114 @@
+//! What is compiled: each source once for each world size that it serves.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// A source whose kernels are loaded together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Module {
+    /// What calls launch.
+    Calls,
+    /// What only the bench launches.
+    Bench,
+}
+
+impl Module {
+    /// In the order of their lists.
+    pub const ALL: [Module; 2] = [Module::Calls, Module::Bench];
+
+    /// Its place from the root.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Module::Calls => "kernels/lanesum.cu",
+            Module::Bench => "kernels/bench.cu",
+        }
+    }
+
+    /// The world sizes that it has kernels for. Alone there is nothing to measure.
+    pub const fn worlds(self) -> RangeInclusive<u8> {
+        match self {
+            Module::Calls => 1..=8,
+            Module::Bench => 2..=8,
+        }
+    }
+
+    /// The compute capabilities whose machine code is shipped beside the PTX. Who measures can wait for a compiler.
+    pub const fn shipped(self) -> &'static [u32] {
+        match self {
+            Module::Calls => &[80, 89, 90, 100, 120],
+            Module::Bench => &[],
+        }
+    }
+
+    /// Those whose machine code is only made and judged.
+    pub const fn tried(self) -> &'static [u32] {
+        match self {
+            Module::Calls => &[75],
+            Module::Bench => &[90],
+        }
+    }
+
+    /// Every capability whose machine code is made, ascending.
+    pub fn made(self) -> Vec<u32> {
+        let mut made = [self.tried(), self.shipped()].concat();
+        made.sort_unstable();
+        made
+    }
+}
+
+/// A module for one world size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    pub module: Module,
+    pub world: u8,
+}
+
+impl Unit {
+    /// All of them, by module and then by world size.
+    pub fn all() -> Vec<Unit> {
+        let of = |module: Module| module.worlds().map(move |world| Unit { module, world });
+        Module::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// What the names of its files start with.
+    pub fn stem(self) -> String {
+        match self.module {
+            Module::Calls => format!("w{}", self.world),
+            Module::Bench => format!("bench_w{}", self.world),
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.module {
+            Module::Calls => write!(f, "world {}", self.world),
+            Module::Bench => write!(f, "world {}, bench", self.world),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_has_files_of_its_own() {
+        let mut stems: Vec<String> = Unit::all().into_iter().map(Unit::stem).collect();
+        assert_eq!((stems[0].as_str(), stems[8].as_str()), ("w1", "bench_w2"));
+        stems.sort();
+        stems.dedup();
+        assert_eq!(stems.len(), Unit::all().len());
+    }
+
+    #[test]
+    fn each_module_is_assembled_for_something() {
+        for module in Module::ALL {
+            let made = module.made();
+            assert!(
+                !made.is_empty() && made.is_sorted_by(|one, other| one < other),
+                "{made:?}"
+            );
+        }
+    }
+}
