@@ -9,6 +9,9 @@ use lanesum::EngineChoice;
 use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
 
 use crate::verify_cycle::speculation::KNOWN;
+pub use bench::{Bench, PeerChoice};
+
+mod bench;
 
 /// Sums tensors over the processes of one host: check it, time it, start ranks
 #[derive(Debug, Parser)]
@@ -23,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
   lanesum selftest                           does everything work on this machine?
+  lanesum bench --engine cuda                what a sum costs on GPUs, beside its floor and its peers
   lanesum launch -n 4 -- ./my-program --its-own-flags";
 
 impl Command {
@@ -30,9 +34,10 @@ impl Command {
     pub fn as_json(&self) -> bool {
         match self {
             Self::VerifyCycle(arguments) => arguments.json,
+            Self::Bench(arguments) => arguments.json,
             Self::Selftest(arguments) => arguments.json,
             Self::BenchLaunch => true,
-            Self::Launch(_) | Self::Rank(_) | Self::SelftestRank | Self::ExecRank(_) => false,
+            Self::Launch(_) | Self::Rank(_) | Self::BenchRank(_) | Self::SelftestRank | Self::ExecRank(_) => false,
         }
     }
 }
@@ -43,6 +48,9 @@ pub enum Command {
     /// Run, check and time the all-reduces of one speculative verify step with real rank processes
     #[command(after_help = VERIFY_EXAMPLES)]
     VerifyCycle(VerifyCycle),
+    /// Time sums on GPUs beside their floors, their guards and other people's all-reduces
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(Bench),
     /// Run the conformance cases on this machine, in under a minute
     #[command(after_help = SELFTEST_EXAMPLES)]
     Selftest(Selftest),
@@ -52,6 +60,9 @@ pub enum Command {
     /// One rank of a run of this program
     #[command(hide = true)]
     Rank(Assigned),
+    /// One rank of a bench
+    #[command(hide = true)]
+    BenchRank(Assigned),
     /// One rank of a conformance run
     #[command(hide = true)]
     SelftestRank,
@@ -67,12 +78,23 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   lanesum verify-cycle
   lanesum verify-cycle --ranks 8 --json
-  lanesum verify-cycle --engine cuda --ranks 4
+  lanesum verify-cycle --engine cuda --ranks 4 --graph
   lanesum verify-cycle --layers 80 --tokens 4 --hidden 8192 --dtype f16
   lanesum verify-cycle --compute-ms 6.2 --draft-ms 0.8 --accepted 2.1
 
 Every result of every rank is compared bit for bit with a plain reference before anything is reported.
 Exit code: 0 if all were right, 1 if not or if a rank was lost, 2 for bad arguments.";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  lanesum bench --engine cuda --ranks 2,4,8
+  lanesum bench --engine cuda --graph --sizes 8KiB,43008 --peers none
+  lanesum bench --engine cuda --peers flashinfer_vllm,torch_symm_mem --python ./venv/bin/python3
+  lanesum bench --engine cuda --json --record gpu.json
+
+Every result is compared bit for bit with a plain reference before and after it is timed; a peer's with sums in double precision.
+A time is the device's for one replay of a graph of 122 calls, on the slowest rank, divided by its calls; all ranks begin together.
+The floor is one word to each peer and one from each, measured in the same run.";
 
 const SELFTEST_EXAMPLES: &str = "\
 Examples:
@@ -127,6 +149,9 @@ pub struct VerifyCycle {
     /// Let the plan decide, or insist on one algorithm
     #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
     pub algorithm: AlgorithmChoice,
+    /// How calls on GPUs are made.
+    #[command(flatten)]
+    pub mode: Mode,
     /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub deadline_ms: Option<u64>,
@@ -139,6 +164,29 @@ pub struct VerifyCycle {
     /// What the report on speculation assumes.
     #[command(flatten)]
     pub economy: Economy,
+}
+
+/// How calls on GPUs are made.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[group(multiple = false)]
+pub struct Mode {
+    /// On GPUs: replay the calls from a CUDA graph
+    #[arg(long)]
+    pub graph: bool,
+    /// On GPUs: enqueue one call after the other
+    #[arg(long)]
+    pub eager: bool,
+}
+
+impl Mode {
+    /// The flag that was given, if one was.
+    pub fn named(self) -> Option<&'static str> {
+        match (self.graph, self.eager) {
+            (true, _) => Some("--graph"),
+            (false, true) => Some("--eager"),
+            (false, false) => None,
+        }
+    }
 }
 
 /// What the report on speculation assumes.

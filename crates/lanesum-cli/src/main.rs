@@ -1,14 +1,16 @@
 //! The lanesum command line: words in, words out. It starts rank processes, supervises them and reports; what is
 //! summed, and how, is decided in the library.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod cores;
 mod deadline;
 mod engines;
 mod errors;
 mod launch;
 mod progress;
+mod ranks;
 mod selftest;
 mod spawn;
 mod verify_cycle;
@@ -28,11 +30,13 @@ fn main() -> ExitCode {
     };
     let outcome = match &arguments.command {
         Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Launch(arguments) => launch::run(arguments),
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
+        Command::BenchRank(arguments) => return bench::rank::run(&arguments.assignment),
         Command::SelftestRank => return selftest::run_rank(),
     };
     match outcome {

@@ -1,4 +1,5 @@
-//! A bar on stderr for runs that take more than a second, where a person looks at a terminal.
+//! Numbers for people: a bar on stderr for runs that take more than a second, where a person looks at a terminal, and large
+//! numbers as people read them.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -58,4 +59,17 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// `43,008`
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

@@ -14,10 +14,12 @@ export LC_ALL=C
 STEPS='
 info           plain  info
 conformance    mps    conformance
+graphs         mps    life
 faults-mps     mps    faults
 life           mps    life
 soak           mps    life
 verify-cycle   mps    cli
+bench          mps    cli
 selftest       mps    cli
 launch-overhead mps   cli
 kills          plain  faults
@@ -242,13 +244,39 @@ step_conformance() {
 }
 
 step_faults-mps() { tests 300 cuda_faults --skip kill_; }
-step_kills() { tests 240 cuda_faults kill_; }
+step_graphs() { tests 300 cuda_graphs --skip kill_; }
+step_kills() {
+    tests 240 cuda_faults kill_
+    tests 120 cuda_graphs kill_
+}
 step_life() { tests 300 cuda_life; }
 step_soak() { tests 420 cuda_soak; }
 
 step_verify-cycle() {
     local ranks
-    for ranks in 2 4 8; do json 90 "$ranks" verify-cycle --engine cuda --ranks "$ranks" --json; done
+    for ranks in 2 4 8; do
+        json 90 "$ranks" verify-cycle --engine cuda --ranks "$ranks" --json
+        json 90 "$ranks graph" verify-cycle --engine cuda --ranks "$ranks" --graph --json
+    done
+}
+
+# Without peers, which want a Python of their own: see docs/gpu-lane.md.
+step_bench() {
+    local code
+    echo "--- lanesum bench" >>"$log"
+    bounded 300 "$here/lanesum" bench --engine cuda --ranks 2,3,4,5,6,7,8 --sizes 8KiB,14KiB,43008,128KiB,256KiB \
+        --peers none --json --record "$out/bench.json" >"$scratch/stdout" 2>>"$log"
+    code=$?
+    cat "$scratch/stdout" >>"$log"
+    if [ $code -ne 0 ]; then
+        say "lanesum bench ended with $code"
+        failed=1
+    elif grep -qE '"stand_in": *true' "$scratch/stdout"; then
+        say "lanesum bench ran on the stand-in driver"
+        failed=1
+    else
+        passed=1
+    fi
 }
 
 step_selftest() { json 180 selftest selftest --engine cuda --ranks 3 --json; }

@@ -37,7 +37,13 @@ impl Machine {
             read -r word; [ "$word" != quit ] || { echo quit >>"$CALLS"; rm "$CUDA_MPS_PIPE_DIRECTORY/on"; }"#,
         );
         machine.program("bin/compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'");
-        for name in ["cuda_conformance", "cuda_faults", "cuda_life", "cuda_soak"] {
+        for name in [
+            "cuda_conformance",
+            "cuda_faults",
+            "cuda_graphs",
+            "cuda_life",
+            "cuda_soak",
+        ] {
             machine.program(&format!("pack/{name}"), TESTS);
         }
         machine.program(
@@ -144,12 +150,14 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     let machine = Machine::new("passes");
     let output = machine.run(&[], &[]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(text(&output).ends_with("10 steps, 0 failed\n"), "{}", text(&output));
+    assert!(text(&output).ends_with("12 steps, 0 failed\n"), "{}", text(&output));
     let calls = machine.calls();
     for call in [
         "cuda_conformance --skip threads_ mps=yes real",
         "cuda_faults --skip kill_ mps=yes real",
         "cuda_faults kill_ mps=no real",
+        "cuda_graphs --skip kill_ mps=yes real",
+        "cuda_graphs kill_ mps=no real",
         "cuda_life  mps=yes real",
         "cuda_soak  mps=yes real",
     ] {
@@ -166,9 +174,9 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     assert_eq!(record["commit"], "0123456789ab");
     assert_eq!(record["machine"]["gpus"][0], "Stub GPU");
     assert_eq!(record["machine"]["driver"], "580.1");
-    assert_eq!(record["steps"].as_array().map(Vec::len), Some(10));
+    assert_eq!(record["steps"].as_array().map(Vec::len), Some(12));
     assert_eq!(record["steps"][1]["tests"], serde_json::json!([2, 0]));
-    let words = &record["steps"][5]["results"]["8"]["words"];
+    let words = &record["steps"][6]["results"]["8"]["words"];
     assert_eq!(words, "verify-cycle --engine cuda --ranks 8 --json");
 }
 
@@ -193,6 +201,7 @@ fn whatever_is_not_right_fails_its_step() {
         "life",
         "soak",
         "verify-cycle",
+        "bench",
         "selftest",
         "launch-overhead",
         "kills",

@@ -26,6 +26,8 @@ pub struct Job {
     pub(super) cycles: u32,
     pub(super) buffers: Buffers,
     pub(super) algorithm: AlgorithmChoice,
+    /// Whether calls on a GPU are replayed from a graph.
+    pub(super) graph: bool,
     pub(super) deadline: Option<Duration>,
     /// The engine, and why it is the host if nobody insisted on that.
     pub(super) engine: Found,
@@ -58,6 +60,7 @@ impl Job {
             cycles: arguments.cycles,
             buffers: arguments.buffers,
             algorithm: arguments.algorithm,
+            graph: arguments.mode.graph,
             engine,
             deadline: deadline::wanted(arguments.deadline_ms)?,
             cpus: if pin { usable } else { vec![] },
@@ -78,6 +81,7 @@ impl Job {
             cycles: 1,
             buffers: Buffers::Private,
             algorithm: AlgorithmChoice::Auto,
+            graph: false,
             engine,
             deadline: Some(deadline),
             cpus: vec![],
@@ -141,6 +145,7 @@ impl Job {
             buffers: self.buffers,
             engine: self.engine.choice,
             algorithm: self.algorithm,
+            graph: self.graph,
             cpu: self.cpus.get(rank).copied(),
         }
     }
@@ -157,24 +162,31 @@ fn inputs_of(economy: &Economy) -> Inputs {
     }
 }
 
-/// The engine that buffers and algorithm leave room for, if the driver goes along.
+/// The engine that the other flags leave room for, if the driver goes along.
 fn engine_of(arguments: &VerifyCycle) -> Result<Found, CliError> {
-    let bound = match (arguments.buffers, arguments.algorithm) {
-        (Buffers::Shared, algorithm) => match engine_for(algorithm) {
-            Some(Engine::Cuda) => return Err(at_odds("--buffers shared", &format!("--algorithm {algorithm}"))),
-            Some(Engine::Host) | None => Some((Engine::Host, "--buffers shared".to_owned())),
-        },
-        (Buffers::Private | Buffers::Device, algorithm) => {
-            engine_for(algorithm).map(|engine| (engine, format!("--algorithm {algorithm}")))
-        }
-    };
-    match (arguments.engine, bound) {
-        (EngineChoice::Auto, Some((Engine::Host, flag))) => Ok(Found::host(Some(format!("{flag} is for the host")))),
-        (EngineChoice::Auto, Some((Engine::Cuda, _))) => engines::look(EngineChoice::Cuda),
-        (EngineChoice::Cuda, Some((Engine::Host, flag))) => Err(at_odds(&flag, "--engine cuda")),
-        (EngineChoice::Host, Some((Engine::Cuda, flag))) => Err(at_odds("--engine host", &flag)),
-        (choice, _) => engines::look(choice),
+    let host = first_for(arguments, Engine::Host);
+    let cuda = first_for(arguments, Engine::Cuda);
+    match (arguments.engine, host, cuda) {
+        (_, Some(host), Some(cuda)) => Err(at_odds(&host, &cuda)),
+        (EngineChoice::Auto, Some(flag), None) => Ok(Found::host(Some(format!("{flag} is for the host")))),
+        (EngineChoice::Auto, None, Some(_)) => engines::look(EngineChoice::Cuda),
+        (EngineChoice::Cuda, Some(flag), None) => Err(at_odds(&flag, "--engine cuda")),
+        (EngineChoice::Host, None, Some(flag)) => Err(at_odds("--engine host", &flag)),
+        (choice, _, _) => engines::look(choice),
     }
+}
+
+/// The first flag that asks for this engine, other than `--engine`.
+fn first_for(arguments: &VerifyCycle, engine: Engine) -> Option<String> {
+    let buffers = match arguments.buffers {
+        Buffers::Shared => Some((Engine::Host, "--buffers shared".to_owned())),
+        Buffers::Private | Buffers::Device => None,
+    };
+    let named = engine_for(arguments.algorithm);
+    let algorithm = named.map(|engine| (engine, format!("--algorithm {}", arguments.algorithm)));
+    let mode = arguments.mode.named().map(|flag| (Engine::Cuda, flag.to_owned()));
+    let flags = [buffers, algorithm, mode].into_iter().flatten();
+    flags.filter(|(of, _)| *of == engine).map(|(_, flag)| flag).next()
 }
 
 fn engine_for(algorithm: AlgorithmChoice) -> Option<Engine> {

@@ -3,18 +3,37 @@
 //! A cycle is made in batches of as many calls as there are outputs: call, call, call, back to back under the clock;
 //! then, off the clock, compare, poison the outputs again, and meet in a barrier, so that a rank that compared for
 //! longer is not waited for on the clock. A cycle's time is the sum of its batches' times. On a GPU the calls of a batch
-//! are enqueued, and the time of each is the batch's divided by its calls.
+//! are enqueued, or replayed from a graph that was recorded of them once; the time of each is the device's time for the batch
+//! divided by its calls. A graph has room for all results of a cycle, unless they are large: then a cycle has several graphs.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lanesum::{AllReduce, Communicator, Issued, SharedBuffer};
 use lanesum_plan::Buffers;
 
 use super::histogram::Histogram;
-use super::message::Ran;
-use super::on_device::DeviceDesk;
-use super::patterns::{Number, Patterns, folded};
-use super::rank::RankError;
+use crate::ranks::message::Ran;
+use crate::ranks::on_device::{DeviceDesk, Errand, Recorded, await_completion};
+use crate::ranks::patterns::{Number, Patterns, folded};
+use crate::ranks::speech::{RankError, ran};
+
+/// Up to this many bytes of results are kept of one graph.
+const ROOM: usize = 64 << 20;
+
+/// Where inputs lie, and how calls are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On the host, in memory of this rank or of all.
+    Host(Buffers),
+    /// On a GPU, one call after the other.
+    Eager,
+    /// On a GPU, from graphs.
+    Graph {
+        /// Calls of a cycle.
+        sums: u32,
+    },
+}
 
 /// The inputs where an all-reduce on the host takes them from.
 enum Inputs<'a, T: Number> {
@@ -26,7 +45,11 @@ enum Inputs<'a, T: Number> {
 enum Desk<'a, T: Number> {
     Host(Inputs<'a, T>),
     Device(DeviceDesk<T>),
+    Graphs(DeviceDesk<T>, Graphs),
 }
+
+/// The graph of each batch that was met: by its calls and the pattern of the first.
+type Graphs = HashMap<(usize, usize), Recorded>;
 
 /// All calls of one size.
 pub struct Series<'a, T: Number> {
@@ -58,18 +81,24 @@ pub struct Tally {
 
 impl<'a, T: Number> Series<'a, T> {
     /// Gets the buffers ready.
-    pub fn new(communicator: &'a Communicator, patterns: &'a Patterns<T>, buffers: Buffers) -> Result<Self, RankError> {
-        let desk = match buffers {
-            Buffers::Private => Desk::Host(Inputs::Private(&patterns.inputs)),
-            Buffers::Shared => Desk::Host(Inputs::Shared(shared_copies(communicator, &patterns.inputs)?)),
-            Buffers::Device => Desk::Device(DeviceDesk::new(communicator, &patterns.inputs, patterns.elements())?),
+    pub fn new(communicator: &'a Communicator, patterns: &'a Patterns<T>, place: Place) -> Result<Self, RankError> {
+        let slots = match place {
+            Place::Host(_) | Place::Eager => patterns.count(),
+            Place::Graph { sums } => room::<T>(patterns).min(sums as usize).max(1),
+        };
+        let on_device = || DeviceDesk::new(communicator, &patterns.inputs, slots);
+        let desk = match place {
+            Place::Host(Buffers::Private) => Desk::Host(Inputs::Private(&patterns.inputs)),
+            Place::Host(Buffers::Shared) => Desk::Host(Inputs::Shared(shared_copies(communicator, &patterns.inputs)?)),
+            Place::Host(Buffers::Device) | Place::Eager => Desk::Device(on_device()?),
+            Place::Graph { .. } => Desk::Graphs(on_device()?, Graphs::new()),
         };
         Ok(Self {
             communicator,
             patterns,
             desk,
-            outputs: vec![vec![T::POISON; patterns.elements()]; patterns.count()],
-            spans: vec![Duration::ZERO; patterns.count()],
+            outputs: vec![vec![T::POISON; patterns.elements()]; slots],
+            spans: vec![Duration::ZERO; slots],
             made: 0,
             tally: Tally {
                 calls: Histogram::new(),
@@ -82,9 +111,16 @@ impl<'a, T: Number> Series<'a, T> {
         })
     }
 
-    /// Makes one cycle off the record: its results are checked, its times forgotten.
+    /// Makes a cycle off the record: its results are checked, its times forgotten. With graphs, as many cycles as it takes to
+    /// meet each that there will be.
     pub fn warm_up(&mut self, sums: u32) -> Result<(), RankError> {
-        self.run(sums)?;
+        let cycles = match self.desk {
+            Desk::Host(_) | Desk::Device(_) => 1,
+            Desk::Graphs(..) => self.patterns.count(),
+        };
+        for _ in 0..cycles {
+            self.run(sums)?;
+        }
         self.tally.calls = Histogram::new();
         self.tally.cycles = Histogram::new();
         Ok(())
@@ -108,10 +144,11 @@ impl<'a, T: Number> Series<'a, T> {
         while left > 0 {
             let batch = left.min(self.outputs.len());
             self.poison()?;
-            proven(&self.communicator.barrier()?)?;
+            ran(&self.communicator.barrier()?)?;
             time += self.batch(batch)?;
-            if let Desk::Device(desk) = &self.desk {
-                desk.fetch(&mut self.outputs)?;
+            match &self.desk {
+                Desk::Host(_) => {}
+                Desk::Device(desk) | Desk::Graphs(desk, _) => desk.fetch(&mut self.outputs[..batch])?,
             }
             self.check(batch);
             left -= batch;
@@ -126,7 +163,7 @@ impl<'a, T: Number> Series<'a, T> {
         }
         match &mut self.desk {
             Desk::Host(_) => Ok(()),
-            Desk::Device(desk) => Ok(desk.poison(self.communicator.deadline())?),
+            Desk::Device(desk) | Desk::Graphs(desk, _) => Ok(desk.poison()?),
         }
     }
 
@@ -147,8 +184,26 @@ impl<'a, T: Number> Series<'a, T> {
                 Ok(last - start)
             }
             Desk::Device(desk) => {
-                let (time, issued) = desk.batch(self.communicator, &patterns)?;
+                let (time, issued) = eager(desk, self.communicator, &errands(&patterns))?;
                 issued.iter().try_for_each(|issued| self.tally.note(issued))?;
+                self.spans[..calls].fill(time / calls.max(1) as u32);
+                Ok(time)
+            }
+            Desk::Graphs(desk, graphs) => {
+                let key = (calls, patterns.first().copied().unwrap_or_default());
+                let recorded = match graphs.get(&key) {
+                    Some(recorded) => *recorded,
+                    None => {
+                        let call = |call: AllReduce<'_, T>| Ok(self.communicator.all_reduce(call)?);
+                        let (recorded, issued) = desk.record(&errands(&patterns), call)?;
+                        issued.iter().try_for_each(captured)?;
+                        issued.iter().try_for_each(|issued| self.tally.note(issued))?;
+                        *graphs.entry(key).or_insert(recorded)
+                    }
+                };
+                let time = desk.timed_replay(recorded)?;
+                // Calls of a graph have no receipts: what went wrong with one is known to the communicator.
+                self.communicator.check()?;
                 self.spans[..calls].fill(time / calls.max(1) as u32);
                 Ok(time)
             }
@@ -189,14 +244,11 @@ impl<T: Number> Inputs<'_, T> {
 impl Tally {
     /// Every receipt of a series names the same.
     fn note(&mut self, issued: &Issued) -> Result<(), RankError> {
-        let ran = proven(issued)?;
-        if *self.ran.get_or_insert(ran) == ran {
+        let then = ran(issued)?;
+        if *self.ran.get_or_insert(then) == then {
             return Ok(());
         }
-        Err(RankError::SeveralDecisions {
-            first: self.ran,
-            then: ran,
-        })
+        Err(RankError::SeveralDecisions { first: self.ran, then })
     }
 }
 
@@ -209,12 +261,32 @@ fn shared_copies<T: Number>(communicator: &Communicator, inputs: &[Vec<T>]) -> R
     inputs.iter().map(copy).collect()
 }
 
-/// What a receipt proves to have run.
-fn proven(issued: &Issued) -> Result<Ran, RankError> {
-    let receipt = issued.receipt().ok_or(RankError::NoReceipt)?;
-    Ok(Ran {
-        engine: receipt.engine(),
-        path: receipt.path(),
-        algorithm: receipt.algorithm(),
-    })
+/// How many results fit, but never fewer than there are patterns.
+fn room<T: Number>(patterns: &Patterns<T>) -> usize {
+    (ROOM / (patterns.elements() * size_of::<T>()).max(1)).max(patterns.count())
+}
+
+/// Each pattern to the next output.
+fn errands(patterns: &[usize]) -> Vec<Errand> {
+    let pairs = patterns.iter().enumerate();
+    pairs.map(|(slot, &pattern)| Errand { pattern, slot }).collect()
+}
+
+/// Enqueues a batch back to back, as an engine would. Every receipt has said in the end that its call has completed.
+fn eager<T: Number>(
+    desk: &mut DeviceDesk<T>,
+    communicator: &Communicator,
+    errands: &[Errand],
+) -> Result<(Duration, Vec<Issued>), RankError> {
+    let call = |call: AllReduce<'_, T>| Ok(communicator.all_reduce(call)?);
+    let (time, issued) = desk.timed(|desk| desk.enqueue(errands, call))?;
+    issued.iter().try_for_each(await_completion)?;
+    Ok((time, issued))
+}
+
+fn captured(issued: &Issued) -> Result<(), RankError> {
+    match issued {
+        Issued::Captured(_) => Ok(()),
+        Issued::Done(_) | Issued::Enqueued(_) => Err(RankError::Elsewhere { wanted: "recorded" }),
+    }
 }

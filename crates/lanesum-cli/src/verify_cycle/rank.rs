@@ -1,124 +1,32 @@
 //! One rank of a verify cycle: a process of its own that the parent started as `lanesum rank`.
-//!
-//! It prepares, waits for the parent's word (so that the set-up time is that of the communicator and not of starting
-//! processes), meets the others, measures, reports, and stays until the parent closes its input: a rank that is through,
-//! or that has given up, must not look to its peers like one that died.
 
-use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lanesum::{Builder, Communicator, FaultKind, bf16, f16};
-use lanesum_plan::{
-    Buffers, Bytes, Candidate, Dtype, Elements, Operation, PlanError, ReductionTree, Request, Verdict, WorldSize,
-};
+use lanesum::{Builder, Communicator, bf16, f16};
+use lanesum_plan::{Buffers, Bytes, Candidate, Dtype, Elements, Operation, ReductionTree, Request, Verdict, WorldSize};
 
-use super::measure::{Series, Tally};
-use super::message::{Assignment, GO, Message, Quantiles, Ran, RankFailure, RankReport, Refused};
-use super::patterns::{Number, Patterns, folded};
-use crate::{cores, spawn};
+use super::measure::{Place, Series, Tally};
+use super::message::{Assignment, RankReport, Refused};
+use crate::cores;
+use crate::ranks::message::Quantiles;
+use crate::ranks::patterns::{Number, Patterns, folded};
+use crate::ranks::speech::{self, Pace, RankError, microseconds, milliseconds};
 
-/// Rank 0 says how far it is this often, for the progress bar.
-const OFTEN: Duration = Duration::from_millis(250);
-/// The others only show that they are alive.
-const SELDOM: Duration = Duration::from_secs(1);
 /// Plain steps are timed at most this often; their cost is a single line of the report.
 const PLAIN_CYCLES: u32 = 20;
 
-/// Why a rank gives up.
-#[derive(Debug, thiserror::Error)]
-pub enum RankError {
-    /// It was started by hand.
-    #[error("this subcommand is started by others, not typed: {0}")]
-    Assignment(#[from] serde_json::Error),
-    /// Numbers that make no job.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Nobody is left to report to.
-    #[error("the process that started this rank is gone")]
-    Orphaned,
-    /// The system refused.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// The refusal.
-        source: io::Error,
-    },
-    /// The library refused or failed.
-    #[error(transparent)]
-    Lanesum(#[from] lanesum::Error),
-    /// A call returned success without proof.
-    #[error("an all-reduce returned without a receipt")]
-    NoReceipt,
-    /// A call on a stream claims to be done, or to be in a graph.
-    #[error("an all-reduce on a stream was not enqueued there")]
-    NotEnqueued,
-    /// Equal requests were decided differently.
-    #[error("equal requests ran as {first:?} and then as {then:?}")]
-    SeveralDecisions {
-        /// What the first receipt named.
-        first: Option<Ran>,
-        /// What a later one named.
-        then: Ran,
-    },
-}
-
-impl RankError {
-    fn failure(&self) -> RankFailure {
-        let mut failure = RankFailure {
-            error: self.to_string(),
-            hint: None,
-            failed_ranks: Vec::new(),
-            waited_ms: None,
-        };
-        if let Self::Lanesum(error) = self {
-            failure.hint = error.hint();
-            failure.failed_ranks = error.failed_ranks().into_iter().map(|rank| rank.index()).collect();
-            if let lanesum::Error::Fault(fault) = error
-                && let FaultKind::Late { waited, .. } = &fault.kind
-            {
-                failure.waited_ms = Some(milliseconds(*waited));
-            }
-        }
-        failure
-    }
-}
-
 /// Does what the parent asks for.
 pub fn run(assignment: &str) -> ExitCode {
-    match work(assignment) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(RankError::Orphaned) => ExitCode::FAILURE,
-        Err(error) => {
-            // If the parent cannot be told, it has gone, and there is nothing to stay for.
-            if say(&Message::Failed(error.failure())).is_ok() {
-                await_dismissal();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    speech::run(|| work(&serde_json::from_str(assignment)?))
 }
 
-fn work(assignment: &str) -> Result<(), RankError> {
-    let assignment: Assignment = serde_json::from_str(assignment)?;
-    let refused = |source| RankError::System {
-        what: "tie this rank to its parent",
-        source,
-    };
-    if !spawn::die_with_parent(assignment.parent).map_err(refused)? {
-        return Err(RankError::Orphaned);
-    }
-    if let Some(cpu) = assignment.cpu {
-        cores::pin(cpu).map_err(|source| RankError::System {
-            what: "stay on one CPU",
-            source,
-        })?;
-    }
+fn work(assignment: &Assignment) -> Result<(), RankError> {
+    speech::settle(assignment.parent, assignment.cpu)?;
     match assignment.dtype {
-        Dtype::F32 => typed::<f32>(&assignment),
-        Dtype::F16 => typed::<f16>(&assignment),
-        Dtype::Bf16 => typed::<bf16>(&assignment),
+        Dtype::F32 => typed::<f32>(assignment),
+        Dtype::F16 => typed::<f16>(assignment),
+        Dtype::Bf16 => typed::<bf16>(assignment),
     }
 }
 
@@ -127,41 +35,17 @@ fn typed<T: Number>(assignment: &Assignment) -> Result<(), RankError> {
     let mut verify = Patterns::<T>::new(1, assignment.elements, assignment.rank);
     let mut plain = Patterns::<T>::new(2, assignment.plain_elements, assignment.rank);
     let tree = ReductionTree::canonical(world);
-    consult(&mut verify, &mut plain, &tree, world)?;
-    say(&Message::Ready)?;
-    await_go()?;
+    speech::consult(&mut [&mut verify, &mut plain], &tree, world)?;
+    speech::meet()?;
 
     let shared = shared_bytes(&verify, assignment.buffers) + shared_bytes(&plain, assignment.buffers);
     let communicator = join(assignment, shared)?;
-    say(&Message::Joined {
-        deadline_ms: u64::try_from(communicator.deadline().as_millis()).unwrap_or(u64::MAX),
-    })?;
+    speech::joined(&communicator)?;
     if *communicator.tree() != tree {
-        consult(&mut verify, &mut plain, communicator.tree(), world)?;
+        speech::consult(&mut [&mut verify, &mut plain], communicator.tree(), world)?;
     }
     let report = measured(&communicator, assignment, &verify, &plain)?;
-    say(&Message::Report(Box::new(report)))?;
-    await_dismissal();
-    communicator.close()?;
-    Ok(())
-}
-
-fn consult<T: Number>(
-    verify: &mut Patterns<T>,
-    plain: &mut Patterns<T>,
-    tree: &ReductionTree,
-    world: WorldSize,
-) -> Result<(), RankError> {
-    let mut last = Instant::now();
-    let mut alive = || {
-        if last.elapsed() < SELDOM {
-            return Ok(());
-        }
-        last = Instant::now();
-        say(&Message::Preparing)
-    };
-    verify.consult(tree, world, &mut alive)?;
-    plain.consult(tree, world, &mut alive)
+    speech::conclude(communicator, report)
 }
 
 /// What the inputs take of the communicator's shared memory, each on pages of its own at worst.
@@ -199,10 +83,14 @@ fn measured<T: Number>(
     verify: &Patterns<T>,
     plain: &Patterns<T>,
 ) -> Result<RankReport, RankError> {
-    let buffers = buffers_of(communicator, assignment);
-    let mut steps = Series::new(communicator, verify, buffers)?;
-    let mut plain_steps = Series::new(communicator, plain, buffers)?;
-    let mut pace = Pace::new(assignment);
+    let place = match (buffers_of(communicator, assignment), assignment.graph) {
+        (Buffers::Device, false) => Place::Eager,
+        (Buffers::Device, true) => Place::Graph { sums: assignment.sums },
+        (buffers @ (Buffers::Private | Buffers::Shared), _) => Place::Host(buffers),
+    };
+    let mut steps = Series::new(communicator, verify, place)?;
+    let mut plain_steps = Series::new(communicator, plain, place)?;
+    let mut pace = Pace::new(assignment.rank);
     steps.warm_up(assignment.sums)?;
     plain_steps.warm_up(assignment.sums)?;
     let queue = Queue::new();
@@ -301,57 +189,4 @@ impl Queue {
         let queued = cores::queued()?.saturating_sub(self.before?);
         Some((100.0 * queued.as_secs_f64() / self.start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)).min(100.0))
     }
-}
-
-/// Tells the parent how far this rank is, not too often.
-struct Pace {
-    every: Duration,
-    last: Instant,
-}
-
-impl Pace {
-    fn new(assignment: &Assignment) -> Self {
-        Self {
-            every: if assignment.rank == 0 { OFTEN } else { SELDOM },
-            last: Instant::now(),
-        }
-    }
-
-    fn at(&mut self, done: u64) -> Result<(), RankError> {
-        if self.last.elapsed() < self.every {
-            return Ok(());
-        }
-        self.last = Instant::now();
-        say(&Message::Progress { done })
-    }
-}
-
-fn microseconds(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e3
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e6
-}
-
-fn say(message: &Message) -> Result<(), RankError> {
-    let mut line = serde_json::to_string(message)?;
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|_| RankError::Orphaned)
-}
-
-fn await_go() -> Result<(), RankError> {
-    let mut line = String::new();
-    match io::stdin().lock().read_line(&mut line) {
-        Ok(_) if line.trim_end() == GO => Ok(()),
-        Ok(_) | Err(_) => Err(RankError::Orphaned),
-    }
-}
-
-/// Stays until the parent closes the pipe, which it does at the latest when it ends.
-fn await_dismissal() {
-    io::copy(&mut io::stdin().lock(), &mut io::sink()).ok();
 }

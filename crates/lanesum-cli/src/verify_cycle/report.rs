@@ -6,10 +6,12 @@ use lanesum_plan::{AlgorithmName, Buffers, Bytes, Dtype, Engine, Path};
 use serde::Serialize;
 
 use super::job::Job;
-use super::message::{Quantiles, Ran, RankReport, Refused};
+use super::message::{RankReport, Refused};
 use super::speculation::{self, Inputs, Outcome};
-use super::supervise::Failure;
 use crate::engines::STAND_IN;
+use crate::progress::grouped;
+use crate::ranks::message::{Quantiles, Ran};
+use crate::ranks::supervise::Failure;
 use devices::Devices;
 
 mod devices;
@@ -23,6 +25,8 @@ pub struct Report {
     pub path: Path,
     /// Which algorithm ran, by the receipts.
     pub algorithm: AlgorithmName,
+    /// Whether its calls were replayed from a graph.
+    pub graph: bool,
     /// The instructions that summed.
     pub isa: String,
     /// How many ranks.
@@ -155,6 +159,7 @@ impl Report {
             engine: ran.engine,
             path: ran.path,
             algorithm: ran.algorithm,
+            graph: job.graph && ran.engine == Engine::Cuda,
             isa: devices::isa_of(first),
             ranks: job.ranks,
             layers: job.layers,
@@ -179,7 +184,7 @@ impl Report {
             memory_bytes: ranks.iter().map(|rank| rank.memory_bytes).max().unwrap_or_default(),
             devices: Devices::of(ranks),
             not_cuda: not_cuda(job, ranks),
-            timing: devices::timing(ran.engine),
+            timing: devices::timing(ran.engine, job.graph),
             refused: first.refused.clone(),
             queued_percent: ranks.iter().filter_map(|rank| rank.queued_percent).reduce(f64::max),
             waited_for_ms: waited_for(ranks),
@@ -369,19 +374,6 @@ fn not_cuda(job: &Job, ranks: &[RankReport]) -> Option<String> {
 fn waited_for(ranks: &[RankReport]) -> Vec<f64> {
     let waited_for = |rank: usize| ranks.iter().filter_map(|report| report.waited_ms.get(rank)).sum();
     (0..ranks.len()).map(waited_for).collect()
-}
-
-/// `43,008`
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A machine for a test, as long as it lives.
-struct Machine {
+pub struct Machine {
     _folder: TempDir,
     driver: StandIn,
 }
 
 impl Machine {
-    fn new(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let driver = config.write(folder.path()).unwrap();
         Self {
@@ -27,7 +27,7 @@ impl Machine {
         }
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         finish(self.driver.apply(&mut lanesum(arguments)).spawn().unwrap())
     }
 }
@@ -98,6 +98,34 @@ fn gpus_sum_what_the_oracle_says() {
 }
 
 #[test]
+fn a_graph_sums_what_the_oracle_says() {
+    let machine = Machine::new(&Config::new());
+    for dtype in ["bf16", "f32"] {
+        let more = ["--engine", "cuda", "--json", "--graph", "--dtype", dtype];
+        let report = succeeded(&machine.run(&small("2", &more)));
+        for (key, value) in [
+            ("graph", json!(true)),
+            ("exact", json!(true)),
+            ("bit_identical", json!(true)),
+            ("reductions", json!(12)),
+            ("algorithm", json!("one_shot_push")),
+        ] {
+            assert_eq!(report[key], value, "{key} in {report}");
+        }
+        assert!(
+            report["timing"]
+                .as_str()
+                .unwrap()
+                .starts_with("replayed from a CUDA graph"),
+            "{report}"
+        );
+    }
+    // By itself a call is eager.
+    let report = succeeded(&machine.run(&small("2", &["--json", "--eager"])));
+    assert_eq!((&report["graph"], &report["engine"]), (&json!(false), &json!("cuda")));
+}
+
+#[test]
 fn the_first_line_says_that_it_is_a_stand_in() {
     let machine = Machine::new(&Config::new());
     // By itself the engine is the one that is there.
@@ -145,6 +173,7 @@ fn without_a_driver_cuda_is_an_error_with_a_hint() {
     for words in [
         small("2", &["--engine", "cuda", "--json"]),
         small("2", &["--algorithm", "one_shot_push", "--json"]),
+        small("2", &["--graph", "--json"]),
         vec!["selftest", "--engine", "cuda", "--json"],
     ] {
         let output = run(&words);
@@ -274,6 +303,8 @@ fn flags_that_do_not_go_together_are_explained() {
             "--algorithm two_shot_pull",
         ),
         (&["--engine", "host", "--algorithm", "one_shot_push"], "--engine host"),
+        (&["--engine", "host", "--graph"], "--engine host"),
+        (&["--buffers", "shared", "--eager"], "--eager"),
     ] {
         let output = machine.run(&small("2", more));
         assert_eq!(output.status.code(), Some(2), "{more:?}");

@@ -1,6 +1,7 @@
 //! The built binary, run as people and programs run it. One test binary for all of it: it links once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bench;
 mod common;
 mod cuda;
 mod launch;

@@ -41,6 +41,7 @@ fn the_report_has_every_key() {
     for (key, value) in [
         ("engine", json!("host")),
         ("path", json!("shared_memory")),
+        ("graph", json!(false)),
         ("ranks", json!(2)),
         ("layers", json!(4)),
         ("bytes", json!(43_008)),
@@ -64,7 +65,7 @@ fn the_report_has_every_key() {
     assert!(report["setup_ms"].as_f64().unwrap() > 0.0);
     assert!(report["memory_bytes"].as_u64().unwrap() > 0);
     let refused = report["refused"].as_array().unwrap();
-    assert_eq!(refused.len(), 4);
+    assert_eq!(refused.len(), 5);
     assert!(
         refused
             .iter()

@@ -19,7 +19,9 @@ const FUNCTIONAL_LINES: [&str; 3] = [
 /// On the host a call is done when it returns.
 const TIMED_EACH: &str = "each call by itself";
 /// On a stream only a batch has an end that can be seen.
-const TIMED_TOGETHER: &str = "eager, back to back: the time of a batch divided by its calls";
+const TIMED_TOGETHER: &str = "eager, back to back: the device's time for a batch divided by its calls";
+/// Calls of a graph are enqueued together.
+const TIMED_GRAPH: &str = "replayed from a CUDA graph: the device's time for a replay divided by its calls";
 
 /// The GPUs of a run; all empty on the host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -93,9 +95,10 @@ pub fn isa_of(rank: &RankReport) -> String {
 }
 
 /// What the time of one all-reduce is.
-pub fn timing(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Host => TIMED_EACH,
-        Engine::Cuda => TIMED_TOGETHER,
+pub fn timing(engine: Engine, graph: bool) -> &'static str {
+    match (engine, graph) {
+        (Engine::Host, _) => TIMED_EACH,
+        (Engine::Cuda, false) => TIMED_TOGETHER,
+        (Engine::Cuda, true) => TIMED_GRAPH,
     }
 }

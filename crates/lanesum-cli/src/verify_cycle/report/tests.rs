@@ -194,7 +194,7 @@ fn gpus_are_named_with_their_ranks() {
         "  devices     rank 0: Some GPU at 0000:01:00.0\n",
         "              rank 1: Some GPU at 0000:02:00.0\n",
         "              9 MiB of GPU memory a rank\n",
-        "(eager, back to back: the time of a batch divided by its calls)",
+        "(eager, back to back: the device's time for a batch divided by its calls)",
     ] {
         assert!(text.contains(line), "{line:?} is missing in\n{text}");
     }

@@ -10,7 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::message::{Message, RankFailure, RankReport};
+use serde::de::DeserializeOwned;
+
+use super::message::{Message, RankFailure};
 use crate::spawn::{Change, Ending};
 use clock::{Clock, Moment, TICK};
 
@@ -28,11 +30,11 @@ const UNMET: Duration = Duration::from_millis(250);
 
 /// One rank as the parent sees it.
 #[derive(Debug)]
-struct Seat {
+struct Seat<R> {
     heard: Duration,
     ready: bool,
     joined: bool,
-    report: Option<RankReport>,
+    report: Option<R>,
     failure: Option<(RankFailure, Moment)>,
     stopped: Option<Moment>,
     ended: Option<(Ending, Moment)>,
@@ -71,15 +73,15 @@ pub struct Failure {
 
 /// All ranks of the run.
 #[derive(Debug)]
-pub struct Watch {
-    seats: Vec<Seat>,
+pub struct Watch<R> {
+    seats: Vec<Seat<R>>,
     met: bool,
     dismissed: bool,
     deadline: Duration,
     clock: Clock,
 }
 
-impl Watch {
+impl<R: DeserializeOwned> Watch<R> {
     /// Before anything was heard.
     pub fn new(world: usize, deadline: Option<Duration>, now: Instant) -> Self {
         let seat = |_| Seat {
@@ -173,7 +175,7 @@ impl Watch {
             self.listen_from(ran);
             return Verdict::Dismiss;
         }
-        let done = |seat: &Seat| seat.report.is_some() && seat.ended.is_some_and(|(ending, _)| ending.succeeded());
+        let done = |seat: &Seat<R>| seat.report.is_some() && seat.ended.is_some_and(|(ending, _)| ending.succeeded());
         if self.seats.iter().all(done) {
             return Verdict::Succeeded;
         }
@@ -186,25 +188,25 @@ impl Watch {
     }
 
     /// The reports of all ranks, in their order.
-    pub fn into_reports(self) -> Vec<RankReport> {
+    pub fn into_reports(self) -> Vec<R> {
         self.seats.into_iter().filter_map(|seat| seat.report).collect()
     }
 
     /// When the first of the failures that are known now began. Some are announced; others are not: a rank that ended
     /// without a word, a stopped one that nobody notices (perhaps they have not met yet), a silent one.
     fn alarm(&self) -> Option<Duration> {
-        let stopped = |seat: &Seat| {
+        let stopped = |seat: &Seat<R>| {
             let since = seat.stopped?.ran;
             (self.clock.ran() >= since + self.patience()).then_some(since)
         };
-        let ended = |seat: &Seat| {
+        let ended = |seat: &Seat<R>| {
             let (ending, moment) = seat.ended?;
             let killed = matches!(ending, Ending::Signal(_));
             (killed || seat.left_without_a_word()).then_some(moment.ran)
         };
-        let silent = |seat: &Seat| self.hangs(seat).then(|| seat.heard + self.silence());
-        let said = |seat: &Seat| seat.failure.as_ref().map(|(_, moment)| moment.ran);
-        let begin = |seat: &Seat| {
+        let silent = |seat: &Seat<R>| self.hangs(seat).then(|| seat.heard + self.silence());
+        let said = |seat: &Seat<R>| seat.failure.as_ref().map(|(_, moment)| moment.ran);
+        let begin = |seat: &Seat<R>| {
             [stopped(seat), ended(seat), silent(seat), said(seat)]
                 .into_iter()
                 .flatten()
@@ -240,13 +242,13 @@ impl Watch {
     }
 
     /// Whether its next word, or its end, is this rank's to give: not while it waits for others to prepare or report.
-    fn due(&self, seat: &Seat) -> bool {
+    fn due(&self, seat: &Seat<R>) -> bool {
         let waits_to_meet = seat.ready && !self.met;
         let waits_to_leave = seat.report.is_some() && !self.dismissed;
         seat.ended.is_none() && seat.stopped.is_none() && !waits_to_meet && !waits_to_leave
     }
 
-    fn hangs(&self, seat: &Seat) -> bool {
+    fn hangs(&self, seat: &Seat<R>) -> bool {
         seat.failure.is_none() && self.due(seat) && self.clock.ran() >= seat.heard + self.silence()
     }
 
@@ -301,7 +303,7 @@ impl Watch {
         }
     }
 
-    fn which(&self, test: impl Fn(&Seat) -> bool) -> Vec<usize> {
+    fn which(&self, test: impl Fn(&Seat<R>) -> bool) -> Vec<usize> {
         let chosen = self.seats.iter().enumerate().filter(|(_, seat)| test(seat));
         chosen.map(|(rank, _)| rank).collect()
     }
@@ -369,7 +371,7 @@ impl Watch {
     }
 }
 
-impl Seat {
+impl<R> Seat<R> {
     /// Died by a signal, or ended without a report or a reason.
     fn lost(&self) -> bool {
         let killed = matches!(self.ended, Some((Ending::Signal(_), _))) && self.failure.is_none();

@@ -1,0 +1,155 @@
+//! What `lanesum bench` takes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lanesum::EngineChoice;
+use lanesum_plan::{AlgorithmChoice, Dtype, WORLD_MAX};
+
+use super::{Mode, algorithms, dtypes, engines};
+use crate::bench::peers::NAMES;
+
+/// `lanesum bench`
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// How many ranks, or several numbers of them [default: the GPUs, but 2 to 8]
+    #[arg(long, short = 'n', value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..=WORLD_MAX as i64))]
+    pub ranks: Vec<u8>,
+    /// Bytes that each rank brings to a sum, such as 8KiB or 43008
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size, default_value = "8KiB,14KiB,42KiB,128KiB,256KiB,1MiB")]
+    pub sizes: Vec<u64>,
+    /// Type of an element
+    #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
+    pub dtype: Dtype,
+    /// Which engine to time; the host is not among them yet
+    #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
+    pub engine: EngineChoice,
+    /// Let the plan decide, or insist on one algorithm
+    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
+    pub algorithm: AlgorithmChoice,
+    /// How calls are made; both ways if neither is named.
+    #[command(flatten)]
+    pub mode: Mode,
+    /// Other people's all-reduces: all that PYTHON has, none, or those named
+    #[arg(long, value_name = "auto|none|LIST", default_value = "auto", value_parser = peers)]
+    pub peers: PeerChoice,
+    /// The Python that has them
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    pub python: PathBuf,
+    /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub deadline_ms: Option<u64>,
+    /// Write JSON lines, an object each, instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Also write everything into this file, as one JSON document with command, machine and commit
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Timed replays of each graph.
+    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub replays: u32,
+    /// Calls of each graph.
+    #[arg(long, hide = true, default_value_t = 122, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub calls: u32,
+    /// The commit that is measured, where git cannot tell.
+    #[arg(long, hide = true)]
+    pub commit: Option<String>,
+}
+
+/// Which peers to time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerChoice {
+    /// All that are there.
+    Auto,
+    /// None.
+    None,
+    /// These, and a word on each that is not there.
+    Named(Vec<&'static str>),
+}
+
+fn peers(text: &str) -> Result<PeerChoice, String> {
+    let known = |word: &str| {
+        let name = NAMES.iter().find(|name| **name == word);
+        name.copied()
+            .ok_or_else(|| format!("{word:?} is no peer; there are auto, none, {}", NAMES.join(", ")))
+    };
+    match text {
+        "auto" => Ok(PeerChoice::Auto),
+        "none" => Ok(PeerChoice::None),
+        list => list
+            .split(',')
+            .map(known)
+            .collect::<Result<_, _>>()
+            .map(PeerChoice::Named),
+    }
+}
+
+const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// `43008`, `42KiB`, `1MiB`
+fn size(text: &str) -> Result<u64, String> {
+    let unit = SIZE_UNITS
+        .into_iter()
+        .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
+    let (number, bytes) = unit.unwrap_or((text, 1));
+    let size = number
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(bytes));
+    match size {
+        Some(size) if size > 0 => Ok(size),
+        Some(_) | None => Err("a size is a whole number of bytes above 0, such as 43008, 8KiB or 1MiB".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn bench(words: &[&str]) -> Result<Bench, clap::Error> {
+        let command = Arguments::try_parse_from([&["lanesum", "bench"], words].concat())?.command;
+        let Command::Bench(bench) = command else {
+            panic!("another subcommand")
+        };
+        Ok(bench)
+    }
+
+    #[test]
+    fn a_bench_takes_lists_of_ranks_sizes_and_peers() {
+        let parsed = bench(&[]).expect("needs nothing");
+        assert_eq!(parsed.sizes, [8192, 14_336, 43_008, 131_072, 262_144, 1 << 20]);
+        assert_eq!(
+            (parsed.peers, parsed.mode.named(), parsed.calls),
+            (PeerChoice::Auto, None, 122)
+        );
+        let words = [
+            "--ranks=2,4,8",
+            "--sizes=8KiB,43008,1MiB,6 B",
+            "--peers=flashinfer_vllm,nccl",
+            "--eager",
+        ];
+        let parsed = bench(&words).expect("makes sense");
+        assert_eq!(parsed.ranks, [2, 4, 8]);
+        assert_eq!(parsed.sizes, [8192, 43_008, 1 << 20, 6]);
+        assert_eq!(parsed.peers, PeerChoice::Named(vec!["flashinfer_vllm", "nccl"]));
+        assert_eq!(parsed.mode.named(), Some("--eager"));
+        for words in [
+            "--ranks=1",
+            "--ranks=2,17",
+            "--sizes=0",
+            "--sizes=8kb",
+            "--sizes=99999999999GiB",
+            "--sizes=",
+            "--peers=mpi",
+            "--peers=nccl,",
+            "--replays=0",
+        ] {
+            assert!(bench(&[words]).is_err(), "{words}");
+        }
+        assert!(bench(&["--graph", "--eager"]).is_err());
+    }
+}

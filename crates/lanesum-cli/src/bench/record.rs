@@ -1,0 +1,171 @@
+//! The document of `--record`: everything that was found, with the command, the machine and the commit that it is of.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::job::Job;
+use super::row::Found;
+use crate::errors::CliError;
+
+/// Writes the document.
+pub fn keep(job: &Job, found: &[Found], file: &Path) -> Result<(), CliError> {
+    let text = format!("{:#}\n", document(job, found));
+    std::fs::write(file, text).map_err(|source| CliError::System {
+        what: format!("write the record {}", file.display()),
+        source,
+    })
+}
+
+fn document(job: &Job, found: &[Found]) -> Value {
+    let words = again(std::env::args().skip(1));
+    let rows: Vec<_> = found.iter().flat_map(|found| &found.rows).collect();
+    let missing: Vec<_> = found.iter().flat_map(|found| &found.missing).collect();
+    json!({
+        "command": format!("lanesum {}", words.join(" ")),
+        "commit": job.commit.clone().or_else(commit),
+        "date": date(SystemTime::now()),
+        "machine": machine(found),
+        "settings": settings(job, found),
+        "rows": rows,
+        "missing": missing,
+    })
+}
+
+/// The arguments that find out the same: without where it is kept and what it is of, and without a place of this machine.
+fn again(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    let mut of: Option<String> = None;
+    for word in words {
+        let (flag, value) = match (of.take(), word.split_once('=')) {
+            (Some(flag), _) => (flag, word),
+            (None, Some((flag, value))) if TAKES_A_PLACE.contains(&flag) => (flag.to_owned(), value.to_owned()),
+            (None, _) if TAKES_A_PLACE.contains(&word.as_str()) => {
+                of = Some(word);
+                continue;
+            }
+            (None, _) => {
+                kept.push(word);
+                continue;
+            }
+        };
+        if flag == PYTHON {
+            let name = Path::new(&value)
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            kept.extend([flag, name.unwrap_or(value)]);
+        }
+    }
+    kept
+}
+
+const PYTHON: &str = "--python";
+const TAKES_A_PLACE: [&str; 3] = ["--record", "--commit", PYTHON];
+
+fn settings(job: &Job, found: &[Found]) -> Vec<String> {
+    let mut settings = vec![
+        format!(
+            "{} calls a replay, {} replays; ranks meet before each, and the slowest of each counts",
+            job.calls, job.replays
+        ),
+        "device events around a replay that follows another one, so that all ranks begin it together".to_owned(),
+    ];
+    if found.iter().any(|found| found.gpus.shared()) {
+        let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or("", |_| ", under CUDA MPS");
+        settings.push(format!("ranks share GPUs{mps}"));
+    }
+    settings
+}
+
+fn machine(found: &[Found]) -> Value {
+    let mut gpus: Vec<(&str, &str)> = found
+        .iter()
+        .flat_map(|found| &found.gpus.ranks)
+        .map(|gpu| (gpu.pci_bus_id.as_str(), gpu.name.as_str()))
+        .collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    json!({
+        "cores": std::thread::available_parallelism().ok(),
+        "cpu_model": model.map(|model| model.trim_start_matches([' ', '\t', ':'])),
+        "driver": driver(&std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
+        "gpus": gpus.iter().map(|(_, name)| name).collect::<Vec<_>>(),
+        "kernel": kernel.map(|release| release.trim().to_owned()),
+    })
+}
+
+/// The version in the first line of the driver's own words, such as 580.159.04.
+fn driver(words: &str) -> Option<&str> {
+    let version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    words.lines().next()?.split_whitespace().find(version)
+}
+
+/// The commit of the folder that this was started in, with `+changes` where the sources differ from it.
+fn commit() -> Option<String> {
+    let git = |words: &[&str]| {
+        let output = Command::new("git").args(words).output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain"]).is_none_or(|changes| !changes.is_empty());
+    Some(if changed { format!("{commit}+changes") } else { commit })
+}
+
+/// In UTC, as `2026-11-29`, by Hinnant's algorithm for the Gregorian calendar ("chrono-Compatible Low-Level Date Algorithms").
+fn date(now: SystemTime) -> String {
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_record_holds_no_places_of_its_machine() {
+        let words = "bench --ranks 2 --record /a/b.json --python=/c/python3 --commit abc --json --python /d/python3";
+        let kept = again(words.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(kept, "bench --ranks 2 --python python3 --json --python python3");
+    }
+
+    #[test]
+    fn days_have_dates() {
+        for (days, wanted) in [
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_786, "2026-11-29"),
+        ] {
+            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(days * 86_400 + 3_600)), wanted);
+        }
+    }
+
+    #[test]
+    fn the_driver_is_named_by_its_version() {
+        let words = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder)\nGCC version: 1.2";
+        assert_eq!(driver(words), Some("580.159.04"));
+        assert_eq!(driver(""), None);
+    }
+}

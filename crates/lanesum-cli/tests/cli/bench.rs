@@ -1,0 +1,226 @@
+//! `lanesum bench` on the tests' stand-in for the driver, with a script in place of a Python that has peers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::common::{run, stderr, stdout};
+use super::cuda::Machine;
+use lanesum_standin::Config;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A bench that the stand-in is soon through with.
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let words = "bench --replays 2 --calls 9 --deadline-ms 20000 --sizes 64,1KiB --engine cuda";
+    words.split(' ').chain(more.iter().copied()).collect()
+}
+
+/// The objects of the JSON lines.
+fn lines(text: &str) -> Vec<Value> {
+    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause}: {line}"));
+    text.lines().map(read).collect()
+}
+
+/// A program in place of Python: it is given the script, and then the script's arguments.
+fn python(folder: &TempDir, body: &str) -> PathBuf {
+    let path = folder.path().join("python");
+    std::fs::write(&path, format!("#!/bin/sh\nscript=$1; shift\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+const LISTS: &str = r#"
+case "$*" in *--list*)
+    echo '{"event": "listed", "peer": "flashinfer_vllm", "missing": null}'
+    echo '{"event": "listed", "peer": "torch_symm_mem", "missing": null}'
+    echo '{"event": "listed", "peer": "nccl", "missing": "this Python has no module torch"}'
+    echo '{"event": "built", "seconds": 0.1, "failed": null}'
+    echo '{"event": "done"}'
+    exit 0 ;;
+esac
+"#;
+
+const PEERS: [&str; 2] = ["--peers", "flashinfer_vllm,torch_symm_mem,nccl"];
+
+fn with_peers(body: &str, more: &[&str]) -> (String, Vec<Value>) {
+    let machine = Machine::new(&Config::new());
+    let folder = tempfile::tempdir().unwrap();
+    let python = python(&folder, &format!("{LISTS}{body}"));
+    let words = [
+        &["--ranks=2", "--graph", "--json", "--python", python.to_str().unwrap()][..],
+        &PEERS,
+        more,
+    ]
+    .concat();
+    let output = machine.run(&small(&words));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    (stdout(&output), lines(&stdout(&output)))
+}
+
+fn of<'a>(rows: &'a [Value], peer: &str) -> Vec<&'a Value> {
+    rows.iter().filter(|row| row["peer"] == peer).collect()
+}
+
+#[test]
+fn the_host_is_refused_with_what_works_instead() {
+    let output = run(&["bench", "--engine", "host"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("hint: `cargo xtask bench`"),
+        "{}",
+        stderr(&output)
+    );
+    let output = run(&["bench"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("this bench times GPUs"), "{}", stderr(&output));
+    let output = run(&["bench", "--engine", "cuda"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("libcuda.so.1"), "{}", stderr(&output));
+}
+
+#[test]
+fn each_size_is_timed_in_both_ways_and_checked() {
+    let machine = Machine::new(&Config::new());
+    let record = tempfile::tempdir().unwrap();
+    let file = record.path().join("record.json");
+    let words = [
+        "--ranks=2,3",
+        "--json",
+        "--record",
+        file.to_str().unwrap(),
+        "--commit",
+        "0123456789ab",
+    ];
+    let output = machine.run(&small(&words));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let rows = lines(&stdout(&output));
+    for ranks in [2, 3] {
+        for bytes in [64, 1024] {
+            for graph in [true, false] {
+                let plain = |row: &&Value| {
+                    row["ranks"] == ranks && row["bytes"] == bytes && row["graph"] == graph && row["variant"].is_null()
+                };
+                let found: Vec<&Value> = rows.iter().filter(plain).filter(|row| row["us"].is_object()).collect();
+                assert_eq!(found.len(), 1, "{ranks} ranks, {bytes} bytes, graph {graph}: {rows:?}");
+                for (key, value) in [
+                    ("engine", json!("cuda")),
+                    ("peer", json!("lanesum")),
+                    ("path", json!("peer")),
+                    ("dtype", json!("bf16")),
+                    ("checked", json!(true)),
+                    ("stand_in", json!(true)),
+                ] {
+                    assert_eq!(found[0][key], value, "{key} in {}", found[0]);
+                }
+                assert!(found[0]["us"]["p50"].as_f64().unwrap() > 0.0, "{}", found[0]);
+            }
+        }
+    }
+    kept(&file, &rows);
+}
+
+/// The document holds the same rows, and what they are of.
+fn kept(file: &Path, rows: &[Value]) {
+    let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert!(
+        document["command"].as_str().unwrap().starts_with("lanesum bench "),
+        "{document}"
+    );
+    assert_eq!(document["commit"], "0123456789ab");
+    assert_eq!(document["date"].as_str().unwrap().len(), 10);
+    assert!(
+        document["machine"]["gpus"].as_array().unwrap().len() >= 3,
+        "{}",
+        document["machine"]
+    );
+    let kept = document["rows"].as_array().unwrap().len() + document["missing"].as_array().unwrap().len();
+    assert_eq!(kept, rows.len());
+}
+
+#[test]
+fn the_table_says_that_it_is_a_stand_in() {
+    let machine = Machine::new(&Config::new().devices(1));
+    let output = machine.run(&small(&["--ranks=2", "--eager"]));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.starts_with("ON A STAND-IN") && text.contains("ranks share a GPU"),
+        "{text}"
+    );
+    assert!(
+        text.contains("eager  lanesum (one_shot_push)") && !text.contains("  graph  "),
+        "{text}"
+    );
+    assert!(
+        text.contains("checked: all of our results have the oracle's bits"),
+        "{text}"
+    );
+}
+
+#[test]
+fn peers_stand_beside_ours() {
+    let body = r#"
+echo '{"event": "begin", "peer": "flashinfer_vllm"}'
+for bytes in 64 1024; do
+    echo "{\"event\": \"row\", \"peer\": \"flashinfer_vllm\", \"bytes\": $bytes, \"graph\": true, \"choice\": \"default\", \"us\": [3.0, 2.0], \"max_error\": 0.002, \"bound\": 0.01}"
+done
+echo '{"event": "begin", "peer": "torch_symm_mem"}'
+echo '{"event": "missing", "peer": "torch_symm_mem", "bytes": null, "graph": null, "reason": "no symmetric memory"}'
+echo '{"event": "done"}'
+"#;
+    let (text, rows) = with_peers(body, &[]);
+    let vllm = of(&rows, "flashinfer_vllm");
+    assert_eq!(vllm.len(), 2, "{text}");
+    assert_eq!(vllm[0]["us"], json!({"p50": 2.0, "p99": 3.0}));
+    assert_eq!((&vllm[0]["checked"], &vllm[0]["graph"]), (&json!(true), &json!(true)));
+    assert_eq!(of(&rows, "torch_symm_mem")[0]["missing"], "no symmetric memory");
+    assert_eq!(of(&rows, "nccl")[0]["missing"], "this Python has no module torch");
+}
+
+#[test]
+fn a_peer_that_dies_costs_its_own_rows_alone() {
+    let body = r#"
+case "$*" in *flashinfer_vllm*)
+    echo '{"event": "begin", "peer": "flashinfer_vllm"}'
+    echo 'CUDA error: an illegal memory access was encountered' >&2
+    exit 3 ;;
+esac
+echo '{"event": "begin", "peer": "torch_symm_mem"}'
+echo '{"event": "row", "peer": "torch_symm_mem", "bytes": 64, "graph": true, "choice": "one shot", "us": [3.0], "max_error": 0.0, "bound": 0.01}'
+echo '{"event": "done"}'
+"#;
+    let start = Instant::now();
+    let (text, rows) = with_peers(body, &[]);
+    let vllm = of(&rows, "flashinfer_vllm");
+    assert_eq!(vllm.len(), 2, "{text}");
+    for (row, bytes) in vllm.iter().zip([64, 1024]) {
+        assert_eq!(row["bytes"], bytes);
+        let reason = row["missing"].as_str().unwrap();
+        assert!(
+            reason.contains("exit code 3") && reason.contains("illegal memory access"),
+            "{reason}"
+        );
+    }
+    assert_eq!(of(&rows, "torch_symm_mem")[0]["algorithm"], "one shot");
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_python_that_is_not_there_is_no_failure_of_ours() {
+    let machine = Machine::new(&Config::new());
+    let words = [
+        "--ranks=2",
+        "--graph",
+        "--json",
+        "--python",
+        "/no/such/python",
+        "--peers",
+        "nccl",
+    ];
+    let output = machine.run(&small(&words));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let rows = lines(&stdout(&output));
+    let reason = of(&rows, "nccl")[0]["missing"].as_str().unwrap();
+    assert!(reason.contains("/no/such/python cannot be asked"), "{reason}");
+}
