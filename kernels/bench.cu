@@ -17,6 +17,8 @@ LANESUM_BENCH(flag_round) {
     Lane* const lane = &launch.local->lanes[0];
     const u64 epoch = load_relaxed(&lane->word);
     const u32 leaf = thread_index();
+    if (is_closed(epoch)) return;
+    if (sweeps(epoch)) sweep<LANESUM_WORLD>(launch, epoch);
     if (leaf < LANESUM_WORLD && leaf != launch.position) {
         store_relaxed(&launch.inboxes[leaf]->headers[epoch & 1][0][launch.position], static_cast<u32>(epoch));
         for (u32 polls = 1u << 24; polls != 0; --polls) {
@@ -25,7 +27,7 @@ LANESUM_BENCH(flag_round) {
         }
     }
     barrier();
-    if (leaf == 0) store_relaxed(&lane->word, epoch + 1);
+    if (leaf == 0) add(&lane->word, 1);
 }
 
 #define LANESUM_WITHOUT(what, guards)                                              \

@@ -117,7 +117,8 @@ LANESUM_COLD void sweep(const Launch& launch, u64 epoch) {
     for (u32 index = thread_index(); index < W * launch.capacity; index += thread_count()) {
         store_pair(slots + 2 * static_cast<u64>(index), stale);
     }
-    // Before the header, which the peers' next writes follow; they fence after they have seen it.
-    fence_system();
+    // Before the header, which the peers' next writes follow; they fence after they have seen it. Behind the barrier: the thread
+    // that posts the header fences what all have stored.
     barrier();
+    fence_system();
 }

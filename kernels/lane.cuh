@@ -131,6 +131,7 @@ LANESUM_DEVICE bool meet(const Launch& launch, const Exchange& exchange, bool& t
 // Frame `index` of all leaves as soon as all are there; this rank's own comes the same way.
 template <int W, int G>
 LANESUM_DEVICE bool gather(const Launch& launch, const Exchange& exchange, u32 index, Pair (&pairs)[W], Trouble& trouble) {
+    trouble = Trouble{0, 0, 0};
     const u64* const slots = exchange.slots(launch, launch.position, 0) + 2 * index;
     const u64 stride = 2 * launch.capacity;
     Wait wait = {exchange.epoch, 0};
@@ -212,7 +213,10 @@ LANESUM_COLD void give_up(const Launch& launch, bool told) {
 // What an eager call leaves for the host.
 LANESUM_COLD void tell_host(const Launch& launch, Lane* lane, u64 epoch, bool well) {
     store_relaxed(&lane->ticket, launch.ticket);
-    if (block_index() == 0 && well) {
+    if (!well) {
+        // Another launch may have failed beside this call, and told a later ticket.
+        if (load_relaxed(&launch.mapped->spoilt) == 0) store_relaxed(&launch.mapped->spoilt, launch.ticket);
+    } else if (block_index() == 0) {
         store_relaxed(&launch.mapped->echo, epoch << 32 | static_cast<u32>(launch.ticket));
     }
 }
@@ -284,6 +288,6 @@ LANESUM_DEVICE void run(const Launch& launch) {
         // The new epoch, and no longer running.
         add(&lane->word, exchange.epoch - (word & LANE_EPOCH) - LANE_RUNNING);
     } else {
-        store_relaxed(&lane->word, exchange.epoch);
+        add(&lane->word, exchange.epoch - (word & LANE_EPOCH));
     }
 }

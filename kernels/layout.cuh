@@ -48,7 +48,8 @@ struct Record {
 // Host memory that this rank's device reads and writes across the bus, in cold paths and once a call.
 struct Mapped {
     u64 echo;         // low halves of lane 0's ticket (low) and epoch (high) of the last call it finished
-    u64 ignored[7];
+    u64 spoilt;       // of the eager calls whose output got NaN, the first one's ticket; 0 if there is none
+    u64 ignored[6];
     u64 lost;         // bits of ranks whose process has ended; the host writes
     u64 deadline_ns;  // of a wait; the host writes
     u64 ignored2[6];

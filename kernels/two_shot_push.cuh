@@ -34,6 +34,7 @@ struct TwoShotPush {
     // Waits for the result of one frame of a peer's shard.
     LANESUM_DEVICE static bool await_result(const Launch& launch, const Exchange& exchange, Place place, Pair& pair,
                                             Trouble& trouble) {
+        trouble = Trouble{0, 0, 0};
         const u64* const slot = exchange.slots(launch, launch.position, place.owner) + launch.capacity + 2 * place.index;
         Wait wait = {exchange.epoch, 0};
         u32 polls = LANESUM_POLL_BUDGET;

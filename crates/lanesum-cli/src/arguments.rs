@@ -92,7 +92,7 @@ Examples:
   lanesum bench --engine cuda --peers flashinfer_vllm,torch_symm_mem --python ./venv/bin/python3
   lanesum bench --engine cuda --json --record gpu.json
 
-Every result is compared bit for bit with a plain reference before and after it is timed; a peer's with sums in double precision.
+Results are compared bit for bit with a plain reference, in graphs before and after they are timed; a peer's before, with sums in double precision.
 A time is the device's for one replay of a graph of 122 calls, on the slowest rank, divided by its calls; all ranks begin together.
 The floor is one word to each peer and one from each, measured in the same run.";
 

@@ -23,6 +23,8 @@ pub(crate) struct Last {
 pub(crate) struct Open {
     /// The driver's number, never used again in this process.
     id: u64,
+    /// Whether a call was recorded into it: only then has it taken its number.
+    counts: bool,
     pub(crate) number: u32,
     /// Of the next call.
     pub(crate) position: u32,
@@ -41,27 +43,35 @@ impl Captures {
     pub(crate) fn find(&mut self, id: u64) -> Option<&mut Open> {
         let place = self.open.iter().rposition(|open| open.id == id)?;
         self.open.get_mut(place..)?.rotate_left(1);
-        self.open.last_mut()
+        let open = self.open.last_mut()?;
+        if !open.counts {
+            open.number = self.met & NUMBER;
+        }
+        Some(open)
     }
 
-    /// Numbers a capture that is not known.
+    /// Takes up a capture that is not known. It gets its number when its first call is recorded: an attempt that came to nothing
+    /// before that leaves the number to the next.
     pub(crate) fn begin(&mut self, id: u64, last: Last) {
         if self.open.len() == OPEN_MAX {
             self.open.remove(0);
         }
         self.open.push(Open {
             id,
+            counts: false,
             number: self.met & NUMBER,
             position: 0,
             last,
         });
-        self.met = self.met.wrapping_add(1);
     }
 
-    /// Counts a call that was recorded into the capture of this number.
-    pub(crate) fn recorded(&mut self, number: u32) {
-        if let Some(open) = self.open.iter_mut().rfind(|open| open.number == number) {
-            open.position = open.position.wrapping_add(1);
+    /// Counts a call that was recorded into the capture that was found last.
+    pub(crate) fn recorded(&mut self) {
+        let Some(open) = self.open.last_mut() else { return };
+        open.position = open.position.wrapping_add(1);
+        if !open.counts {
+            open.counts = true;
+            self.met = self.met.wrapping_add(1);
         }
     }
 }
@@ -90,7 +100,7 @@ mod tests {
         for position in 0..3 {
             for (id, number) in [(70, 0), (71, 1)] {
                 assert_eq!(place(&mut captures, id), Some((number, position)));
-                captures.recorded(number);
+                captures.recorded();
             }
         }
     }
@@ -101,8 +111,20 @@ mod tests {
         captures.begin(5, last());
         assert_eq!(place(&mut captures, 5), Some((0, 0)));
         assert_eq!(place(&mut captures, 5), Some((0, 0)));
-        captures.recorded(0);
+        captures.recorded();
         assert_eq!(place(&mut captures, 5), Some((0, 1)));
+    }
+
+    #[test]
+    fn a_capture_into_which_nothing_was_recorded_leaves_its_number_to_the_next() {
+        let mut captures = Captures::default();
+        captures.begin(5, last());
+        assert_eq!(place(&mut captures, 5), Some((0, 0)));
+        captures.begin(6, last());
+        assert_eq!(place(&mut captures, 6), Some((0, 0)));
+        captures.recorded();
+        assert_eq!(place(&mut captures, 5), Some((1, 0)));
+        assert_eq!(place(&mut captures, 6), Some((0, 1)));
     }
 
     #[test]
@@ -111,12 +133,14 @@ mod tests {
         let most = OPEN_MAX as u64;
         for id in 0..most {
             captures.begin(id, last());
+            captures.recorded();
         }
-        assert_eq!(place(&mut captures, 0), Some((0, 0)));
+        assert_eq!(place(&mut captures, 0), Some((0, 1)));
         captures.begin(most, last());
+        captures.recorded();
         assert_eq!(place(&mut captures, 1), None);
         for id in (0..=most).filter(|&id| id != 1) {
-            assert_eq!(place(&mut captures, id), Some((id as u32, 0)));
+            assert_eq!(place(&mut captures, id), Some((id as u32, 1)));
         }
     }
 
@@ -127,8 +151,9 @@ mod tests {
             met: NUMBER,
         };
         captures.begin(1, last());
+        captures.recorded();
         captures.begin(2, last());
-        assert_eq!(place(&mut captures, 1), Some((NUMBER, 0)));
+        assert_eq!(place(&mut captures, 1), Some((NUMBER, 1)));
         assert_eq!(place(&mut captures, 2), Some((0, 0)));
     }
 }

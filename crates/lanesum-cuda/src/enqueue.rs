@@ -195,7 +195,7 @@ impl Engine {
                 }))
             }
             (Admission::Captured { capture, position }, Ok(())) => {
-                self.captures.borrow_mut().recorded(capture);
+                self.captures.borrow_mut().recorded();
                 Ok(Queued::Captured { capture, position })
             }
             (Admission::Eager, Err(error)) => Err(self.broke(&error, call.call)),
@@ -324,8 +324,8 @@ impl Engine {
         });
         match (admission, launched) {
             (Admission::Eager, Ok(())) => Ok(()),
-            (Admission::Captured { capture, .. }, Ok(())) => {
-                self.captures.borrow_mut().recorded(capture);
+            (Admission::Captured { .. }, Ok(())) => {
+                self.captures.borrow_mut().recorded();
                 Ok(())
             }
             (Admission::Eager, Err(error)) => Err(self.broke(&error, call.call)),

@@ -139,7 +139,7 @@ impl Shared {
         self.first().map(|failed| (&failed.fault, &failed.record))
     }
 
-    /// Changes whenever a call ends.
+    /// Changes whenever an eager call ends.
     pub(crate) fn progress(&self) -> u64 {
         self.memory.words().echo()
     }
@@ -201,6 +201,15 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The first call whose output is not a sum. A replay that failed beside an eager call names the one behind that as the first;
+    /// whether that call came to its end nevertheless, it says itself.
+    fn spoilt_from(&self, failed: &Failed) -> u64 {
+        let spoilt = self.memory.words().spoilt().unwrap_or(u64::MAX);
+        failed.ticket.min(spoilt)
+    }
+}
+
 /// Words that this rank has packed itself always tell a call.
 fn call_of(words: [u64; 4]) -> Call {
     Call::from_words(words).unwrap_or(Call::Barrier {
@@ -222,7 +231,7 @@ impl Pending {
             Err(error) => return Err(Box::new(self.shared.broke(&error, self.call, self.ticket))),
         }
         match self.shared.first() {
-            Some(failed) if failed.ticket <= self.ticket => Err(Box::new(failed.fault.clone())),
+            Some(failed) if self.shared.spoilt_from(failed) <= self.ticket => Err(Box::new(failed.fault.clone())),
             Some(_) | None => Ok(Some(Completed(()))),
         }
     }
@@ -230,8 +239,8 @@ impl Pending {
     /// Waits until the call has ended, and all that was enqueued on its stream since.
     ///
     /// # Errors
-    /// [`Unfinished`]: the fault, or that no call of the communicator has ended for two seconds more than the deadline, as that is by
-    /// now.
+    /// [`Unfinished`]: the fault, or that no eager call of the communicator has ended for two seconds more than the deadline, as that
+    /// is by now.
     pub fn wait(&self) -> Result<Completed, Unfinished> {
         let mut found = Ok(None);
         let longest = || Duration::from_nanos(self.shared.memory.words().deadline_ns()).saturating_add(GRACE);

@@ -215,6 +215,12 @@ impl Staged {
         Ok(lanes.all(|lane| lane.last() == Some(&ticket)))
     }
 
+    /// Changes whenever a call makes an exchange, a replay's too.
+    pub(crate) fn progress(&self) -> u64 {
+        let words = self.read_words(self.local.address, 1);
+        words.ok().and_then(|words| words.first().copied()).unwrap_or(0)
+    }
+
     /// Whether no lane is in a call.
     pub(crate) fn is_at_rest(&self) -> Result<bool, CudaError> {
         let words = self.read_words(self.local.address, layout::LANE_WORDS * layout::LANES_MAX)?;

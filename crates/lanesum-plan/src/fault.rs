@@ -122,7 +122,7 @@ impl Fault {
             }
             FaultKind::Mismatch { .. } => {
                 "all ranks must make the same calls in the same order: same operation, dtype, number of elements, label \
-                 and kind of buffers"
+                 and kind of buffers; graphs are captured, and replayed, in the same order"
             }
             FaultKind::Departed { .. } => "close the communicator only after every rank has made its last call",
             FaultKind::Panicked { .. } => "look at the panic message of that rank first",

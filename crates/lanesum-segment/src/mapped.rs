@@ -29,7 +29,8 @@ struct DeviceRecord {
 #[derive(Debug)]
 pub struct Mapped {
     echo: AtomicU64,
-    ignored: [AtomicU64; 7],
+    spoilt: AtomicU64,
+    ignored: [AtomicU64; 6],
     lost: AtomicU64,
     deadline_ns: AtomicU64,
     ignored2: [AtomicU64; 6],
@@ -76,6 +77,12 @@ impl Mapped {
         self.deadline_ns.load(Ordering::Relaxed)
     }
 
+    /// The first call, by its number from 1, whose output got NaN; `None` if there is none.
+    pub fn spoilt(&self) -> Option<u64> {
+        // Relaxed: asked when the call is known to have ended, which orders what it wrote.
+        core::num::NonZeroU64::new(self.spoilt.load(Ordering::Relaxed)).map(core::num::NonZeroU64::get)
+    }
+
     /// Whether the device has told of a fault.
     #[inline]
     pub fn has_failed(&self) -> bool {
@@ -97,6 +104,7 @@ impl DeviceRecord {
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let words = |words: &[AtomicU64; 4]| core::array::from_fn(|index| word(&words[index]));
         let phase = match word(&self.phase) {
+            1 => Phase::Result,
             3 => Phase::Data,
             _ => Phase::Header,
         };
@@ -121,7 +129,37 @@ impl DeviceRecord {
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Mapped>() == 384 && size_of::<DeviceRecord>() == 160);
-    assert!(offset_of!(Mapped, lost) == 64 && offset_of!(Mapped, deadline_ns) == 72);
+    assert!(offset_of!(Mapped, spoilt) == 8 && offset_of!(Mapped, lost) == 64 && offset_of!(Mapped, deadline_ns) == 72);
     assert!(offset_of!(Mapped, record) == 128 && offset_of!(DeviceRecord, ours) == 56);
     assert!(offset_of!(DeviceRecord, ticket) == 152);
 };
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// As a kernel leaves it: waits for headers, for owners' sums, and for inputs.
+    #[test]
+    fn what_was_waited_for_is_read_as_the_device_wrote_it() {
+        for (code, phase) in [(0, Phase::Header), (1, Phase::Result), (3, Phase::Data)] {
+            let word = |value| AtomicU64::new(value);
+            let words = || core::array::from_fn(|_| AtomicU64::new(0));
+            let record = DeviceRecord {
+                state: word(FILLED),
+                kind: word(2),
+                by: word(1),
+                ranks: word(0b101),
+                epoch: word(9),
+                waited_us: word(7),
+                phase: word(code),
+                ours: words(),
+                theirs: words(),
+                call: words(),
+                ticket: word(4),
+            };
+            let fault = record.copy();
+            assert_eq!(fault.record.phase, phase);
+            assert_eq!((fault.record.kind, fault.ticket), (RecordKind::Late, 4));
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! One rank's communicator, and the one dispatch.
+//! One rank's communicator.
 #![expect(unsafe_code, reason = "hands the caller's pointers to the engine")]
 
 use std::cell::Cell;

@@ -134,7 +134,7 @@ impl Receipt {
     ///
     /// # Errors
     /// [`Error::Fault`] if it, or a call before it, has failed; its output holds NaN. [`Error::Cuda`] if it has not ended, and
-    /// no call of the communicator has for two seconds more than the deadline, because other work holds the stream up: nothing is
+    /// no eager call of the communicator has for two seconds more than the deadline, because other work holds the stream up: nothing is
     /// known of the call then.
     pub fn wait(&self) -> Result<Completed, Error> {
         match &self.stage {

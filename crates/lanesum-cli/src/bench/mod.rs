@@ -9,7 +9,8 @@
 //!
 //! A time is the device's for one replay of a graph of 122 calls, divided by its calls. Ranks meet before each replay, and the
 //! replay that is timed follows another one, so that all begin it together; of each replay the slowest rank counts. What is
-//! compared is measured replay by replay in turn, so that no change of the machine's pace falls on one of them alone.
+//! compared of lanesum is measured replay by replay in turn, so that no change of the machine's pace falls on one of them alone;
+//! peers follow, in processes of their own.
 
 mod job;
 mod message;

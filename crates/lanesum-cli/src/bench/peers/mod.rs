@@ -9,6 +9,7 @@ mod gathering;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -66,13 +67,25 @@ impl Folder {
             what: "write the script of the peers into the folder for temporary files".into(),
             source,
         };
-        let path = std::env::temp_dir().join(format!("lanesum-peers-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(refused)?;
-        let folder = Self(path);
+        // Nobody else's: Python runs what lies there.
+        let folder = Self(own_folder().map_err(refused)?);
         for (name, text) in FILES {
             std::fs::write(folder.0.join(name), text).map_err(refused)?;
         }
         Ok(folder)
+    }
+}
+
+/// A new folder that only this user may enter, whatever others have put beside it.
+fn own_folder() -> std::io::Result<PathBuf> {
+    let mut tries = 0;
+    loop {
+        let path = std::env::temp_dir().join(format!("lanesum-peers-{}-{tries}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
+            Err(error) => return Err(error),
+        }
     }
 }
 
