@@ -96,7 +96,9 @@ impl Stage<'_> {
             let mut graphs = vec![(Kind::Lanesum, bench.recorded()?)];
             for (kind, variant) in Kind::VARIANTS {
                 match (applies(kind, ran), unguarded) {
-                    (false, _) => {}
+                    (false, _) => point
+                        .missing
+                        .push((kind, "guards are left out of one_shot_push alone".into())),
                     (true, None) => point.missing.push((kind, "it is built for bf16 alone".into())),
                     (true, Some(unguarded)) => match bench.variant((variant, unguarded))? {
                         Ok(recorded) => graphs.push((kind, recorded)),

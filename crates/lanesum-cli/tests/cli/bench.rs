@@ -120,6 +120,36 @@ fn each_size_is_timed_in_both_ways_and_checked() {
     kept(&file, &rows);
 }
 
+/// A flag round is of one block, whatever the call's grid is.
+#[test]
+fn calls_of_many_blocks_stand_beside_their_floors_and_guards() {
+    let machine = Machine::new(&Config::new());
+    let timed = |algorithm: &str| {
+        let words = format!(
+            "bench --engine cuda --ranks 3 --sizes 12KiB --replays 2 --calls 3 --deadline-ms 20000 --graph --json --peers none \
+             --algorithm {algorithm}"
+        );
+        let output = machine.run(&words.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+        lines(&stdout(&output))
+    };
+    let rows = timed("one_shot_push");
+    assert_eq!(rows.len(), 6, "{rows:?}");
+    for row in &rows {
+        assert!(row["us"]["p50"].as_f64().is_some_and(|time| time > 0.0), "{row}");
+        assert!(row["floor_us"].as_f64().is_some_and(|time| time > 0.0), "{row}");
+        assert_ne!(row["checked"], json!(false), "{row}");
+    }
+    // Guards are left out of one shot alone, and the bench says so.
+    let rows = timed("two_shot_push");
+    assert_eq!(rows.iter().filter(|row| row["us"].is_object()).count(), 3, "{rows:?}");
+    assert_eq!(
+        rows.iter().filter(|row| row["missing"].is_string()).count(),
+        3,
+        "{rows:?}"
+    );
+}
+
 /// The document holds the same rows, and what they are of.
 fn kept(file: &Path, rows: &[Value]) {
     let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
