@@ -49,7 +49,7 @@ pub struct DeviceOperands {
     pub input: u64,
     /// Address of the output; may be the input's.
     pub output: u64,
-    /// The caller's stream. It must live until the communicator's next call, and as long as the call's [`Pending`] is asked.
+    /// The caller's stream. It must live until the communicator's next call, and as long as the call's [`crate::Pending`] is asked.
     pub stream: RawStream,
     /// The stream itself, where it is of this library.
     pub keep: Option<Stream>,

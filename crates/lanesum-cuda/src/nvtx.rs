@@ -31,7 +31,7 @@ pub struct Range {
     thread: PhantomData<*mut ()>,
 }
 
-/// Begins the range of a call, if [`load`] has found the library.
+/// Begins the range of a call, if `load` has found the library.
 #[inline]
 pub fn range(algorithm: AlgorithmName, dtype: Dtype, operation: Operation) -> Range {
     let pushed = match TOOLS.get() {
