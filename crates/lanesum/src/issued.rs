@@ -196,7 +196,8 @@ impl Receipt {
 ///
 /// A launch has no receipt: whether it went well is known when its stream is done, and then from
 /// [`Communicator::check`](crate::Communicator::check) or the next call. A launch that failed leaves NaN in the outputs of the
-/// failed call and of all after it.
+/// failed call and of all after it; where it ran beside another one, or the communicator ended meanwhile, only in the parts that it
+/// had not finished.
 ///
 /// Peers compare capture and position when the graph runs: all ranks capture the same calls in the same order, and launch
 /// the graphs in the same order. Launches of graphs and eager calls of one communicator are ordered by the caller, by one stream or

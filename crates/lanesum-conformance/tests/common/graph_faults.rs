@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use lanesum::cuda::Stream;
 use lanesum::{CallIdentity, Communicator, Error, Fault, FaultKind, Refused};
+use lanesum_conformance::Choice;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::driver;
@@ -167,11 +168,7 @@ pub fn other_calls_in_graphs_are_named(place: &Place) {
 
 fn slipped(place: &Place, (round, slip): (usize, Slip), choice: lanesum_conformance::Choice) {
     let name = format!("{slip:?}-{choice:?}");
-    let hall = Hall::new(&Place {
-        name: format!("{}-{name}", place.name),
-        ..*place
-    });
-    let (communicator, stream) = with_stream(place.builder(&name).algorithm(choice.policy()).join().unwrap());
+    let (hall, communicator, stream) = opened(place, &name, choice);
     let mut usual = Song::capture(&communicator, &stream, &[300, 40]);
     usual.plays(&communicator, 1, &stream);
     let deviator = round % place.world;
@@ -232,20 +229,20 @@ fn names_captures(fault: &Fault, one: u32, other: u32) {
     assert_eq!(names, [(one, 0), (other, 0)], "{fault}");
 }
 
+/// A communicator of its own for one round of a scene, and the hall in which its ranks meet.
+fn opened(place: &Place, name: &str, choice: Choice) -> (Hall, Communicator, Stream) {
+    let hall = Hall::new(&Place {
+        name: format!("{}-{name}", place.name),
+        ..*place
+    });
+    let (communicator, stream) = with_stream(place.builder(name).algorithm(choice.policy()).join().unwrap());
+    (hall, communicator, stream)
+}
+
 /// Two graphs of equal calls, which one rank replays the other way round: only their identities tell.
 pub fn a_reordered_replay_is_found(place: &Place) {
     for (round, choice) in CHOICES.into_iter().enumerate() {
-        let hall = Hall::new(&Place {
-            name: format!("{}-{round}", place.name),
-            ..*place
-        });
-        let (communicator, stream) = with_stream(
-            place
-                .builder(&round.to_string())
-                .algorithm(choice.policy())
-                .join()
-                .unwrap(),
-        );
+        let (hall, communicator, stream) = opened(place, &round.to_string(), choice);
         let lengths = [&[700][..], &[5000, 9], &[3]][round];
         let mut songs = [(); 2].map(|()| Song::capture(&communicator, &stream, lengths));
         for (turn, song) in songs.iter_mut().enumerate() {
@@ -344,17 +341,7 @@ fn met_or_not(communicator: &Communicator, seen: &[Seen], must: bool) {
 /// Two graphs of one communicator on two streams, while the peers are still away: the second finds its lane taken.
 pub fn two_replays_at_once_are_found(place: &Place) {
     for (round, choice) in CHOICES.into_iter().enumerate() {
-        let hall = Hall::new(&Place {
-            name: format!("{}-{round}", place.name),
-            ..*place
-        });
-        let (communicator, stream) = with_stream(
-            place
-                .builder(&round.to_string())
-                .algorithm(choice.policy())
-                .join()
-                .unwrap(),
-        );
+        let (hall, communicator, stream) = opened(place, &round.to_string(), choice);
         let other = stream_of(&communicator);
         let mut songs = [&[700][..], &[6000, 9]].map(|lengths| Song::capture(&communicator, &stream, lengths));
         for (turn, song) in songs.iter_mut().enumerate() {
@@ -403,18 +390,8 @@ pub fn two_replays_at_once_are_found(place: &Place) {
 pub fn replays_that_race_are_never_wrong(place: &Place) {
     let rounds = if driver::is_real() { 40 } else { 12 };
     for round in 0..rounds {
-        let hall = Hall::new(&Place {
-            name: format!("{}-{round}", place.name),
-            ..*place
-        });
         let choice = CHOICES[round % 3];
-        let (communicator, stream) = with_stream(
-            place
-                .builder(&round.to_string())
-                .algorithm(choice.policy())
-                .join()
-                .unwrap(),
-        );
+        let (hall, communicator, stream) = opened(place, &round.to_string(), choice);
         communicator.set_deadline(Duration::from_secs(3)).unwrap();
         let other = stream_of(&communicator);
         let lengths = [&[700, 4000][..], &[6000, 9, 33], &[2]][round / 3 % 3];
