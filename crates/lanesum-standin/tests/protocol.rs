@@ -96,10 +96,11 @@ fn taking_what_is_there_is_noticed() {
     is_noticed("NO_WAIT", &[WRONG_SUM]);
 }
 
-/// A word that was overwritten before it was read is waited for in vain, or a later one is taken for it.
+/// A word that was overwritten before it was read is waited for in vain, or a later one is taken for it. A lane that gave up
+/// writes NaN over what the others have left without a release (`outlast_others` in kernels/lane.cuh), which is a race, too.
 #[test]
 fn a_single_half_is_noticed() {
-    is_noticed("SINGLE_BUFFER", &[GAVE_UP, WRONG_SUM]);
+    is_noticed("SINGLE_BUFFER", &[GAVE_UP, WRONG_SUM, DATA_RACE]);
 }
 
 #[test]
@@ -107,7 +108,8 @@ fn a_tag_that_comes_round_is_noticed() {
     is_noticed("WRAPPED_TAG", &[WRONG_SUM]);
 }
 
+/// As a single half.
 #[test]
 fn running_ahead_of_headers_is_noticed() {
-    is_noticed("MISSING_HEADER", &[GAVE_UP, WRONG_SUM]);
+    is_noticed("MISSING_HEADER", &[GAVE_UP, WRONG_SUM, DATA_RACE]);
 }
