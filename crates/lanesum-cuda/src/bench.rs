@@ -6,7 +6,7 @@ use lanesum_plan::Grid;
 use crate::device::Device;
 use crate::driver::types::FunctionHandle;
 use crate::error::CudaError;
-use crate::images::{BENCH_IMAGES, Image};
+use crate::images::{BENCH_IMAGES, Image, Target};
 use crate::module::Loaded;
 
 /// What is launched in place of a call. Sums are of bf16, by one shot.
@@ -63,10 +63,15 @@ pub(crate) struct BenchModule {
 }
 
 impl BenchModule {
-    pub(crate) fn load(device: &Device, world: usize) -> Result<Self, CudaError> {
-        let image = bench_image(world).ok_or_else(|| CudaError::NoImage {
+    /// Loads the image that is of the same world and target as the one that calls run from: beside kernels of another compiler's,
+    /// times would compare compilers.
+    pub(crate) fn load(device: &Device, world: usize, calls: Target) -> Result<Self, CudaError> {
+        let image = bench_image(world, calls).ok_or_else(|| CudaError::NoImage {
             compute: device.facts().compute,
-            reason: "none is shipped for the bench with this number of ranks".to_owned(),
+            reason: format!(
+                "calls of {world} ranks run from {}, and the bench has none",
+                words(calls)
+            ),
         })?;
         let loaded = Loaded::new(device, image)?;
         let mut functions = [FunctionHandle::NULL; BenchKernel::ALL.len()];
@@ -84,7 +89,16 @@ impl BenchModule {
     }
 }
 
-/// The image of a world size; a world of one has none.
-fn bench_image(world: usize) -> Option<&'static Image> {
-    BENCH_IMAGES.iter().find(|image| usize::from(image.world) == world)
+/// The image of a world size for a target; a world of one has none.
+fn bench_image(world: usize, target: Target) -> Option<&'static Image> {
+    BENCH_IMAGES
+        .iter()
+        .find(|image| usize::from(image.world) == world && image.target == target)
+}
+
+fn words(target: Target) -> String {
+    match target {
+        Target::Ptx => "PTX".to_owned(),
+        Target::Cubin(sm) => format!("machine code for sm_{sm}"),
+    }
 }

@@ -155,7 +155,7 @@ impl Engine {
         self.staged()?.counters()
     }
 
-    /// Loads the kernels of the bench, once.
+    /// Loads the kernels of the bench, once, for the target that the kernels of calls are for.
     ///
     /// # Errors
     /// [`CudaError::NoImage`] if this build has none, and what the driver refuses.
@@ -164,7 +164,7 @@ impl Engine {
         let staged = self.staged()?;
         if staged.bench.get().is_none() {
             let _relaxed = self.device().relaxed()?;
-            let module = BenchModule::load(&staged.device, staged.world.get())?;
+            let module = BenchModule::load(&staged.device, staged.world.get(), staged.module.target)?;
             staged.bench.get_or_init(|| module);
         }
         Ok(())

@@ -30,6 +30,8 @@ pub(crate) struct Module {
     two_shot_push: Functions,
     pub(crate) farewell: FunctionHandle,
     pub(crate) prove: FunctionHandle,
+    /// Which image of this world's it is.
+    pub(crate) target: Target,
     _loaded: Loaded,
 }
 
@@ -41,7 +43,7 @@ impl Module {
         let mut reason = "none is shipped for this number of ranks".to_owned();
         for image in candidates(world, compute) {
             match Loaded::new(device, image) {
-                Ok(loaded) => return Self::complete(loaded, world),
+                Ok(loaded) => return Self::complete(loaded, world, image.target),
                 Err(error) if is_unfit(&error) => reason = error.to_string(),
                 Err(error) => return Err(error),
             }
@@ -49,7 +51,7 @@ impl Module {
         Err(CudaError::NoImage { compute, reason })
     }
 
-    fn complete(loaded: Loaded, world: usize) -> Result<Self, CudaError> {
+    fn complete(loaded: Loaded, world: usize, target: Target) -> Result<Self, CudaError> {
         let two_shot_push = match world {
             0 | 1 => [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()],
             _ => loaded.functions(AlgorithmName::TwoShotPush, world)?,
@@ -59,6 +61,7 @@ impl Module {
             two_shot_push,
             farewell: loaded.function("lanesum_farewell")?,
             prove: loaded.function("lanesum_prove")?,
+            target,
             _loaded: loaded,
         })
     }

@@ -118,7 +118,7 @@ pub(crate) static IMAGES: &[Image] = &[
         }
         Module::Bench => {
             "
-/// The images of the bench, by world size: PTX alone.
+/// The images of the bench, in the same order.
 pub(crate) static BENCH_IMAGES: &[Image] = &[
 "
         }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use self::compile::{Cubin, Ptx};
 use self::images::Image;
-use self::units::{Module, Unit};
+use self::units::{Module, SHIPPED, Unit};
 use crate::error::XtaskError;
 use crate::workspace::Workspace;
 
@@ -143,7 +143,7 @@ fn images_of(ptx: Vec<Ptx>, cubins: &[Cubin]) -> Result<Vec<Image>, XtaskError> 
         images.push(Image::ptx(ptx.unit, ptx.text.into_bytes())?);
         let shipped = cubins
             .iter()
-            .filter(|cubin| cubin.unit == ptx.unit && ptx.unit.module.shipped().contains(&cubin.sm));
+            .filter(|cubin| cubin.unit == ptx.unit && SHIPPED.contains(&cubin.sm));
         for cubin in shipped {
             images.push(Image::cubin(cubin.unit, cubin.sm, &cubin.code)?);
         }
