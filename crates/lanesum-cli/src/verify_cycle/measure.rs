@@ -3,8 +3,9 @@
 //! A cycle is made in batches of as many calls as there are outputs: call, call, call, back to back under the clock;
 //! then, off the clock, compare, poison the outputs again, and meet in a barrier, so that a rank that compared for
 //! longer is not waited for on the clock. A cycle's time is the sum of its batches' times. On a GPU the calls of a batch
-//! are enqueued, or replayed from a graph that was recorded of them once; the time of each is the device's time for the batch
-//! divided by its calls. A graph has room for all results of a cycle, unless they are large: then a cycle has several graphs.
+//! are enqueued, or replayed from a graph that was recorded of them once, behind others that bring the ranks to the same point; the
+//! time of each is the device's time for the batch divided by its calls. A graph has room for all results of a cycle, unless they
+//! are large: then a cycle has several graphs.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -86,7 +87,8 @@ impl<'a, T: Number> Series<'a, T> {
             Place::Host(_) | Place::Eager => patterns.count(),
             Place::Graph { sums } => room::<T>(patterns).min(sums as usize).max(1),
         };
-        let on_device = || DeviceDesk::new(communicator, &patterns.inputs, slots);
+        // One output more, for calls off the record.
+        let on_device = || DeviceDesk::new(communicator, &patterns.inputs, slots + 1);
         let desk = match place {
             Place::Host(Buffers::Private) => Desk::Host(Inputs::Private(&patterns.inputs)),
             Place::Host(Buffers::Shared) => Desk::Host(Inputs::Shared(shared_copies(communicator, &patterns.inputs)?)),
@@ -184,7 +186,8 @@ impl<'a, T: Number> Series<'a, T> {
                 Ok(last - start)
             }
             Desk::Device(desk) => {
-                let (time, issued) = eager(desk, self.communicator, &errands(&patterns))?;
+                let aligning = aligning(&patterns, self.patterns.count(), self.outputs.len());
+                let (time, issued) = eager(desk, self.communicator, (&aligning, &errands(&patterns)))?;
                 issued.iter().try_for_each(|issued| self.tally.note(issued))?;
                 self.spans[..calls].fill(time / calls.max(1) as u32);
                 Ok(time)
@@ -272,15 +275,30 @@ fn errands(patterns: &[usize]) -> Vec<Errand> {
     pairs.map(|(slot, &pattern)| Errand { pattern, slot }).collect()
 }
 
-/// Enqueues a batch back to back, as an engine would. Every receipt has said in the end that its call has completed.
+/// Every pattern once, all to an output that nobody looks at, the one of a batch's first call longest ago: what these calls leave
+/// behind passes for no result of the batch.
+fn aligning(batch: &[usize], count: usize, slot: usize) -> Vec<Errand> {
+    let first = batch.first().copied().unwrap_or_default();
+    let pattern = |call| (first + call) % count;
+    (0..count)
+        .map(|call| Errand {
+            pattern: pattern(call),
+            slot,
+        })
+        .collect()
+}
+
+/// Enqueues a batch back to back, as an engine would, behind calls that bring the ranks to the same point. Every receipt has said in
+/// the end that its call has completed.
 fn eager<T: Number>(
     desk: &mut DeviceDesk<T>,
     communicator: &Communicator,
-    errands: &[Errand],
+    (aligning, batch): (&[Errand], &[Errand]),
 ) -> Result<(Duration, Vec<Issued>), RankError> {
     let call = |call: AllReduce<'_, T>| Ok(communicator.all_reduce(call)?);
-    let (time, issued) = desk.timed(|desk| desk.enqueue(errands, call))?;
-    issued.iter().try_for_each(await_completion)?;
+    let before = desk.enqueue(aligning, call)?;
+    let (time, issued) = desk.timed(|desk| desk.enqueue(batch, call))?;
+    before.iter().chain(&issued).try_for_each(await_completion)?;
     Ok((time, issued))
 }
 
