@@ -54,7 +54,7 @@ class Peer:
         """After a capture; collective."""
 
     def release(self):
-        """After the last call of a size; collective."""
+        """After the last call of a size that all ranks have prepared; collective."""
 
 
 def flashinfer(module):
@@ -99,6 +99,7 @@ class PcieIpc(Peer):
         )
         shape = inputs[0].view(1, numel)
         if not self.workspace.supports(shape):
+            self.release()
             raise Missing(f"it does not support {numel} elements at {self.job.world} ranks")
         if self.tuned and not os.path.isfile(os.path.join(self.job.cache, table)):
             with self.job.alive("tuning"):
@@ -157,8 +158,7 @@ class Vllm(Peer):
         mine = ctypes.c_void_p(self.signals[self.job.rank])
         self.ipc.cudart.cudaMemset(mine, 0, self.module.meta_size())
         self.table = torch.empty(8 << 20, dtype=torch.uint8, device="cuda")
-        torch.cuda.synchronize()
-        self.job.meet()
+        self.job.together(torch.cuda.synchronize)
         self.handle = self.module.init_custom_ar(self.signals, self.table, self.job.rank, True)
         self.module.register_buffer(self.handle, self.staged)
 
@@ -173,7 +173,7 @@ class Vllm(Peer):
 
     def captured(self):
         # Every input in the graph is registered with every rank, as vLLM does it.
-        mine = self.module.get_graph_buffer_ipc_meta(self.handle)
+        mine = self.job.together(lambda: self.module.get_graph_buffer_ipc_meta(self.handle))
         all_ranks = self.job.gather((list(mine[0]), list(mine[1])))
         self.module.register_graph_buffers(
             self.handle, [handles for handles, _ in all_ranks], [offsets for _, offsets in all_ranks]
@@ -181,8 +181,7 @@ class Vllm(Peer):
 
     def release(self):
         if self.handle is not None:
-            torch.cuda.synchronize()
-            self.job.meet()
+            self.job.together(torch.cuda.synchronize)
             self.module.dispose(self.handle)
             self.ipc.free_shared_buffer(self.signals)
             self.handle = None
@@ -254,8 +253,7 @@ class TrtLlm(Peer):
 
     def release(self):
         if self.handles is not None:
-            torch.cuda.synchronize()
-            self.job.meet()
+            self.job.together(torch.cuda.synchronize)
             self.module.trtllm_destroy_ipc_workspace_for_all_reduce_fusion(self.handles, dist.group.WORLD)
             self.handles = None
 

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use lanesum::EngineChoice;
 use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
 
+use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
 
@@ -30,14 +31,20 @@ Examples:
   lanesum launch -n 4 -- ./my-program --its-own-flags";
 
 impl Command {
-    /// Whether a program reads stdout.
-    pub fn as_json(&self) -> bool {
+    /// What stands on stdout.
+    pub fn reader(&self) -> Reader {
+        let document = |json| if json { Reader::Document } else { Reader::People };
         match self {
-            Self::VerifyCycle(arguments) => arguments.json,
-            Self::Bench(arguments) => arguments.json,
-            Self::Selftest(arguments) => arguments.json,
-            Self::BenchLaunch => true,
-            Self::Launch(_) | Self::Rank(_) | Self::BenchRank(_) | Self::SelftestRank | Self::ExecRank(_) => false,
+            Self::VerifyCycle(arguments) => document(arguments.json),
+            Self::Bench(arguments) if arguments.json => Reader::Lines,
+            Self::Selftest(arguments) => document(arguments.json),
+            Self::BenchLaunch => Reader::Document,
+            Self::Bench(_)
+            | Self::Launch(_)
+            | Self::Rank(_)
+            | Self::BenchRank(_)
+            | Self::SelftestRank
+            | Self::ExecRank(_) => Reader::People,
         }
     }
 }
@@ -92,9 +99,20 @@ Examples:
   lanesum bench --engine cuda --peers flashinfer_vllm,torch_symm_mem --python ./venv/bin/python3
   lanesum bench --engine cuda --json --record gpu.json
 
-Results are compared bit for bit with a plain reference, in graphs before and after they are timed; a peer's before, with sums in double precision.
+Graphs and eager calls are both timed unless one is named; floors and guards are timed in graphs.
+The result of every call is compared before and after it is timed: bit for bit with a plain reference; a peer's with sums in double precision.
 A time is the device's for one replay of a graph of 122 calls, on the slowest rank, divided by its calls; all ranks begin together.
-The floor is one word to each peer and one from each, measured in the same run.";
+The floor is one word to each peer and one from each, measured in the same run.
+Where a size would take minutes, less is timed, and a warning says so first. As a rule ranks share a GPU without CUDA MPS then.
+
+With --json each line is an object of a `kind`:
+  row      our sums             peer     other people's
+  guard    ours without some    missing  what was not timed, and why
+  floor    what none beats      error    the last line of a run that fails
+Lines come as soon as they are known. So does the record, which says \"complete\": true only in the end.
+
+Exit code: 0 if all of our results were right, whatever peers did; 2 for bad arguments;
+1 if a result was wrong, a rank was lost or there is no GPU; 128 + the number of a signal.";
 
 const SELFTEST_EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,17 @@ use serde_json::json;
 
 use crate::spawn::{Ending, signal_name};
 
+/// Who reads stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// People.
+    People,
+    /// A program that wants one JSON document.
+    Document,
+    /// A program that wants JSON objects, a line each, which say their kind.
+    Lines,
+}
+
 /// Everything a subcommand can end with instead of success.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -141,12 +152,17 @@ impl CliError {
     }
 
     /// Tells people, and with `--json` also the program that reads stdout, unless the report did so.
-    pub fn tell(&self, as_json: bool) {
+    pub fn tell(&self, reader: Reader) {
         let told = matches!(self, Self::Output(_) | Self::Run { reported: true, .. });
-        if as_json && !told {
-            let object = json!({"error": self.to_string(), "hint": self.hint()});
+        let (error, hint) = (self.to_string(), self.hint());
+        let text = match reader {
+            Reader::People => None,
+            Reader::Document => Some(format!("{:#}\n", json!({"error": error, "hint": hint}))),
+            Reader::Lines => Some(format!("{}\n", json!({"kind": "error", "error": error, "hint": hint}))),
+        };
+        if let Some(text) = text.filter(|_| !told) {
             // A reader that went away misses nothing.
-            say(&format!("{object:#}\n")).ok();
+            say(&text).ok();
         }
         self.print();
     }

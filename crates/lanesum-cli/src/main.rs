@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
-use errors::{CliError, say};
+use errors::{CliError, Reader, say};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => end(&error, arguments.command.as_json()),
+        Err(error) => end(&error, arguments.command.reader()),
     }
 }
 
@@ -55,8 +55,8 @@ fn bench_launch() -> Result<(), CliError> {
     say(&format!("{}\n", serde_json::to_string(&overhead)?))
 }
 
-fn end(error: &CliError, as_json: bool) -> ExitCode {
-    error.tell(as_json);
+fn end(error: &CliError, reader: Reader) -> ExitCode {
+    error.tell(reader);
     ExitCode::from(error.exit_code())
 }
 
@@ -66,7 +66,7 @@ fn answer_of_the_parser(answer: &clap::Error) -> ExitCode {
     if !answer.use_stderr() {
         return match say(&text) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => end(&error, false),
+            Err(error) => end(&error, Reader::People),
         };
     }
     let text = text.replace("For more information, try '", "hint: for more information, try '");

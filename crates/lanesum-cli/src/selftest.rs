@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Selftest;
 use crate::engines::{self, Found, STAND_IN};
-use crate::errors::{CliError, say};
+use crate::errors::{CliError, Reader, say};
 use crate::progress::Progress;
 use crate::spawn::end_on_signals;
 use crate::verify_cycle;
@@ -31,7 +31,11 @@ const PATIENCE: Options = Options {
 
 /// Runs the cases and reports.
 pub fn run(arguments: &Selftest) -> Result<(), CliError> {
-    end_on_signals(arguments.json)?;
+    end_on_signals(if arguments.json {
+        Reader::Document
+    } else {
+        Reader::People
+    })?;
     let start = Instant::now();
     let selection = Selection::of(arguments)?;
     let program = Program::this(RANK).map_err(|source| CliError::System {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::errors::CliError;
+use crate::errors::{CliError, Reader};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,10 +277,10 @@ fn listen_for_signals(sender: Sender<Event>) -> Result<(), CliError> {
 }
 
 /// Ends this process when it is asked to, for work that has no queue of events. Its children die with it.
-pub fn end_on_signals(as_json: bool) -> Result<(), CliError> {
+pub fn end_on_signals(reader: Reader) -> Result<(), CliError> {
     on_each_signal(move |signal| {
         let error = CliError::Interrupted { signal };
-        error.tell(as_json);
+        error.tell(reader);
         std::process::exit(i32::from(error.exit_code()))
     })
 }

@@ -225,6 +225,15 @@ impl Variant {
     }
 }
 
+/// Loads the kernels of all variants.
+///
+/// # Errors
+/// [`CudaError::NoImage`](crate::CudaError::NoImage) if this build has none that may stand beside its calls; what the driver refuses.
+pub fn load(communicator: &Communicator) -> Result<(), Error> {
+    let no_device = || Refused::from(Refusal::NoDevice);
+    Ok(communicator.cuda.as_ref().ok_or_else(no_device)?.load_bench()?)
+}
+
 /// Enqueues a variant on the call's stream, or records it where that is being captured; the first one loads the kernels. All ranks
 /// enqueue the same in the same order.
 ///

@@ -30,7 +30,8 @@ pub struct Bench {
     /// How calls are made; both ways if neither is named.
     #[command(flatten)]
     pub mode: Mode,
-    /// Other people's all-reduces: all that PYTHON has, none, or those named
+    /// Other people's all-reduces: all that PYTHON has, none, or those named of flashinfer_pcie_ipc, flashinfer_pcie_ipc_tuned,
+    /// flashinfer_vllm, flashinfer_trtllm, torch_symm_mem, nccl
     #[arg(long, value_name = "auto|none|LIST", default_value = "auto", value_parser = peers)]
     pub peers: PeerChoice,
     /// The Python that has them
@@ -39,18 +40,18 @@ pub struct Bench {
     /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub deadline_ms: Option<u64>,
-    /// Write JSON lines, an object each, instead of tables
+    /// Write JSON lines, an object each, instead of tables; each says its kind
     #[arg(long)]
     pub json: bool,
-    /// Also write everything into this file, as one JSON document with command, machine and commit
+    /// Also write everything into this file, as one JSON document with command, machine and commit, as soon as it is known
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Timed replays of each graph.
-    #[arg(long, hide = true, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub replays: u32,
-    /// Calls of each graph.
-    #[arg(long, hide = true, default_value_t = 122, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub calls: u32,
+    /// Timed replays of each graph [default: 100, or fewer where that would take minutes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub replays: Option<u32>,
+    /// Calls of a graph, each with an output of its own [default: 122, or fewer where that would take minutes or 128 MiB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub calls: Option<u32>,
     /// The commit that is measured, where git cannot tell.
     #[arg(long, hide = true)]
     pub commit: Option<String>,
@@ -119,12 +120,23 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_every_peer() {
+        let mut command = <Arguments as clap::CommandFactory>::command();
+        let bench = command.find_subcommand_mut("bench").expect("is there");
+        let help = bench.render_long_help().to_string();
+        let words: Vec<&str> = help.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+        for name in NAMES {
+            assert!(words.contains(&name), "{name}: {help}");
+        }
+    }
+
+    #[test]
     fn a_bench_takes_lists_of_ranks_sizes_and_peers() {
         let parsed = bench(&[]).expect("needs nothing");
         assert_eq!(parsed.sizes, [8192, 14_336, 43_008, 131_072, 262_144, 1 << 20]);
         assert_eq!(
             (parsed.peers, parsed.mode.named(), parsed.calls),
-            (PeerChoice::Auto, None, 122)
+            (PeerChoice::Auto, None, None)
         );
         let words = [
             "--ranks=2,4,8",

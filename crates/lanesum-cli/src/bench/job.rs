@@ -29,8 +29,11 @@ pub struct Job {
     pub(super) python: PathBuf,
     pub(super) deadline: Option<Duration>,
     pub(super) json: bool,
-    pub(super) replays: u32,
-    pub(super) calls: u32,
+    /// Where a number was asked for.
+    pub(super) replays: Option<u32>,
+    /// Where a number was asked for.
+    pub(super) calls: Option<u32>,
+    pub(super) devices: usize,
     pub(super) commit: Option<String>,
     /// Whether the driver is the tests' stand-in.
     pub(super) stand_in: bool,
@@ -73,6 +76,7 @@ impl Job {
             json: arguments.json,
             replays: arguments.replays,
             calls: arguments.calls,
+            devices,
             commit: arguments.commit.clone(),
             stand_in: driver.is_some_and(|driver| driver.stand_in),
         })
@@ -92,8 +96,9 @@ impl Job {
             python: "python3".into(),
             deadline: None,
             json: false,
-            replays: 2,
-            calls: 122,
+            replays: Some(2),
+            calls: Some(122),
+            devices: 8,
             commit: Some("0123456789ab".into()),
             stand_in: false,
             cpus: vec![],
@@ -116,16 +121,8 @@ impl Job {
             algorithm: self.algorithm,
             graph: self.graph,
             eager: self.eager,
-            replays: self.replays,
-            calls: self.calls,
             cpu: self.cpus.get(rank).copied(),
         }
-    }
-
-    /// Rounds of replays of one rank over all sizes.
-    pub fn replays_in_all(&self) -> u64 {
-        let modes = u64::from(self.graph) + u64::from(self.eager);
-        self.sizes.len() as u64 * u64::from(self.replays) * modes
     }
 }
 

@@ -25,12 +25,21 @@ pub struct Assignment {
     pub graph: bool,
     /// Whether to time calls one after the other.
     pub eager: bool,
-    /// Timed replays.
-    pub replays: u32,
-    /// Calls of a graph, and of what is timed without one.
-    pub calls: u32,
     /// The CPU to stay on.
     pub cpu: Option<usize>,
+}
+
+/// How much is made of one size: the parent's answer once all ranks have told a [`Pilot`] of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Calls of a graph, and of what is timed without one. Each has an output of its own.
+    pub calls: u32,
+    /// Replays off the record before those that count.
+    pub warm_ups: u32,
+    /// Timed replays.
+    pub replays: u32,
+    /// Why no rank is to time floors and guards, if one of them cannot.
+    pub without_variants: Option<String>,
 }
 
 /// What was timed.
@@ -91,8 +100,19 @@ pub struct Timed {
     pub graph: bool,
     /// Microseconds a call, of each replay.
     pub us: Vec<f64>,
-    /// The first result that is not the oracle's.
+    /// The first result that is not the oracle's, before or after it was timed.
     pub wrong: Option<String>,
+}
+
+/// The first calls of one size on one rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pilot {
+    /// Its GPU.
+    pub gpu: Option<RankGpu>,
+    /// Microseconds a call.
+    pub us: f64,
+    /// Why this rank cannot run floors and guards, if it cannot.
+    pub without_variants: Option<String>,
 }
 
 /// One size on one rank.
@@ -108,11 +128,14 @@ pub struct Point {
     pub missing: Vec<(Kind, String)>,
 }
 
-/// What one rank found.
+/// What one rank tells: of each size a pilot and then the point, and that it is through.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BenchReport {
-    /// Its GPU.
-    pub gpu: Option<RankGpu>,
-    /// Each size.
-    pub points: Vec<Point>,
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// How long a call takes. The rank waits for the [`Effort`].
+    Pilot(Pilot),
+    /// A size is done.
+    Point(Point),
+    /// All are.
+    Through,
 }

@@ -1,18 +1,18 @@
 //! One rank of a bench: a process of its own that the parent started as `lanesum bench-rank`.
+//!
+//! Each call of a graph has an output of its own, and every output is compared with the oracle's before the graph is timed and again
+//! afterwards. The same holds for calls without a graph. What is checked is what is timed, not a likeness of it.
 
 use std::process::ExitCode;
 
-use lanesum::{AllReduce, Builder, Communicator, CudaError, EngineChoice, bf16, f16};
+use lanesum::{AllReduce, Builder, Communicator, CudaError, EngineChoice, Issued, bf16, f16};
 use lanesum_plan::{AlgorithmName, Dtype, ReductionTree, WorldSize};
 
-use super::message::{Assignment, BenchReport, Kind, Point, Timed};
+use super::message::{Assignment, Effort, Finding, Kind, Pilot, Point, Timed};
 use crate::ranks::message::Ran;
 use crate::ranks::on_device::{DeviceDesk, Errand, Recorded, Unguarded, await_completion};
 use crate::ranks::patterns::{Number, Patterns};
 use crate::ranks::speech::{self, Pace, RankError, microseconds, ran};
-
-/// Replays off the record before those that count.
-const WARM_UPS: u32 = 5;
 
 /// Does what the parent asks for.
 pub fn run(assignment: &str) -> ExitCode {
@@ -52,12 +52,10 @@ fn typed<T: Number>(assignment: &Assignment, unguarded: Option<Unguarded<T>>) ->
         pace: Pace::new(assignment.rank),
         done: 0,
     };
-    let points = sizes.iter().map(|patterns| stage.point(patterns, unguarded));
-    let report = BenchReport {
-        points: points.collect::<Result<_, _>>()?,
-        gpu: communicator.device().map(|device| device.facts().clone()),
-    };
-    speech::conclude(communicator, report)
+    for patterns in &sizes {
+        stage.size(patterns, unguarded)?;
+    }
+    speech::conclude(communicator, Finding::Through)
 }
 
 /// Everything that stays the same from size to size.
@@ -65,7 +63,7 @@ struct Stage<'a> {
     communicator: &'a Communicator,
     assignment: &'a Assignment,
     pace: Pace,
-    /// Rounds of replays.
+    /// Sizes that are through.
     done: u64,
 }
 
@@ -74,18 +72,44 @@ struct Bench<'a, T: Number> {
     communicator: &'a Communicator,
     patterns: &'a Patterns<T>,
     desk: DeviceDesk<T>,
-    results: Vec<Vec<T>>,
     errands: Vec<Errand>,
+    result: Vec<T>,
+    /// What the first call ran as; all others must.
+    ran: Option<Ran>,
+}
+
+/// What to record a graph of.
+struct Planned<T: Number> {
+    kind: Kind,
+    variant: Option<(lanesum::bench::Variant, Unguarded<T>)>,
 }
 
 impl Stage<'_> {
+    fn size<T: Number>(&mut self, patterns: &Patterns<T>, unguarded: Option<Unguarded<T>>) -> Result<(), RankError> {
+        let mut pilot = Bench::new(self.communicator, patterns, patterns.count())?;
+        speech::tell(Finding::Pilot(Pilot {
+            gpu: self.communicator.device().map(|device| device.facts().clone()),
+            us: pilot.pace()?,
+            without_variants: unguarded.map_or(Ok(None), |_| unloaded(self.communicator))?,
+        }))?;
+        drop(pilot);
+        let effort: Effort = speech::answer()?;
+        let point = self.point(patterns, unguarded, &effort)?;
+        speech::tell(Finding::Point(point))?;
+        self.done += 1;
+        self.alive()
+    }
+
     fn point<T: Number>(
         &mut self,
         patterns: &Patterns<T>,
         unguarded: Option<Unguarded<T>>,
+        effort: &Effort,
     ) -> Result<Point, RankError> {
-        let mut bench = Bench::new(self.communicator, patterns, self.assignment.calls)?;
-        let ran = bench.first()?;
+        let mut bench = Bench::new(self.communicator, patterns, effort.calls as usize)?;
+        // Who wants graphs alone gets the same calls checked without one first: a capture must not be the first to run anything.
+        let wrong = bench.eager_check()?;
+        let ran = bench.ran.ok_or(RankError::NoReceipt)?;
         let mut point = Point {
             bytes: (patterns.elements() * size_of::<T>()) as u64,
             ran,
@@ -93,89 +117,109 @@ impl Stage<'_> {
             missing: Vec::new(),
         };
         if self.assignment.graph {
-            let mut graphs = vec![(Kind::Lanesum, bench.recorded()?)];
+            let mut planned = vec![Planned {
+                kind: Kind::Lanesum,
+                variant: None,
+            }];
             for (kind, variant) in Kind::VARIANTS {
-                match (applies(kind, ran), unguarded) {
-                    (false, _) => point
+                match (applies(kind, ran), unguarded, &effort.without_variants) {
+                    (false, _, _) => point
                         .missing
                         .push((kind, "guards are left out of one_shot_push alone".into())),
-                    (true, None) => point.missing.push((kind, "it is built for bf16 alone".into())),
-                    (true, Some(unguarded)) => match bench.variant((variant, unguarded))? {
-                        Ok(recorded) => graphs.push((kind, recorded)),
-                        Err(reason) => point.missing.push((kind, reason)),
-                    },
+                    (true, None, _) => point.missing.push((kind, "it is built for bf16 alone".into())),
+                    (true, Some(_), Some(reason)) => point.missing.push((kind, reason.clone())),
+                    (true, Some(unguarded), None) => planned.push(Planned {
+                        kind,
+                        variant: Some((variant, unguarded)),
+                    }),
                 }
             }
-            self.replays(&mut bench, &graphs, &mut point)?;
+            self.graphs(&mut bench, &planned, effort, &mut point)?;
         }
         if self.assignment.eager {
-            self.eager(&mut bench, &mut point)?;
+            self.eager(&mut bench, effort, wrong, &mut point)?;
+        } else if let Some(first) = point.timed.first_mut() {
+            first.wrong = wrong.or(first.wrong.take());
         }
         Ok(point)
     }
 
     /// Replays each graph in turn, and checks what it gives before and after.
-    fn replays<T: Number>(
+    fn graphs<T: Number>(
         &mut self,
         bench: &mut Bench<'_, T>,
-        graphs: &[(Kind, Recorded)],
+        planned: &[Planned<T>],
+        effort: &Effort,
         point: &mut Point,
     ) -> Result<(), RankError> {
-        let mut timed = Vec::with_capacity(graphs.len());
-        for &(kind, recorded) in graphs {
-            timed.push(Timed {
-                kind,
-                graph: true,
-                us: Vec::with_capacity(self.assignment.replays as usize),
-                wrong: bench.wrong(kind, |desk| Ok(desk.replay(recorded)?))?,
-            });
+        let mut graphs = Vec::with_capacity(planned.len());
+        for planned in planned {
+            let recorded = bench.recorded(planned)?;
+            graphs.push((
+                recorded,
+                Timed {
+                    kind: planned.kind,
+                    graph: true,
+                    us: Vec::with_capacity(effort.replays as usize),
+                    wrong: bench.wrong_replay(planned.kind, recorded)?,
+                },
+            ));
+            self.alive()?;
         }
-        for replay in 0..WARM_UPS + self.assignment.replays {
-            for (&(_, recorded), timed) in graphs.iter().zip(&mut timed) {
+        for replay in 0..effort.warm_ups + effort.replays {
+            for (recorded, timed) in &mut graphs {
                 bench.meet()?;
-                let time = bench.desk.timed_replay(recorded)?;
+                let time = bench.desk.timed_replay(*recorded)?;
                 self.communicator.check()?;
-                if replay >= WARM_UPS {
-                    timed.us.push(microseconds(time) / f64::from(self.assignment.calls));
+                if replay >= effort.warm_ups {
+                    timed.us.push(microseconds(time) / f64::from(effort.calls));
                 }
+                self.alive()?;
             }
-            self.went_on(replay)?;
         }
-        for (&(kind, recorded), timed) in graphs.iter().zip(&mut timed) {
-            let after = bench.wrong(kind, |desk| Ok(desk.replay(recorded)?))?;
-            timed.wrong = timed.wrong.take().or(after);
+        for (recorded, mut timed) in graphs {
+            let after = bench.wrong_replay(timed.kind, recorded)?;
+            timed.wrong = timed.wrong.or(after);
+            point.timed.push(timed);
+            self.alive()?;
         }
-        point.timed.append(&mut timed);
         Ok(())
     }
 
     /// The same calls without a graph, behind as many that let the ranks begin together.
-    fn eager<T: Number>(&mut self, bench: &mut Bench<'_, T>, point: &mut Point) -> Result<(), RankError> {
+    fn eager<T: Number>(
+        &mut self,
+        bench: &mut Bench<'_, T>,
+        effort: &Effort,
+        before: Option<String>,
+        point: &mut Point,
+    ) -> Result<(), RankError> {
         let communicator = self.communicator;
         let errands = bench.errands.clone();
         let call = |call: AllReduce<'_, T>| Ok(communicator.all_reduce(call)?);
-        let mut us = Vec::with_capacity(self.assignment.replays as usize);
-        for replay in 0..WARM_UPS + self.assignment.replays {
+        let mut us = Vec::with_capacity(effort.replays as usize);
+        for replay in 0..effort.warm_ups + effort.replays {
             bench.meet()?;
-            let before = bench.desk.enqueue(&errands, call)?;
+            let aligning = bench.desk.enqueue(&errands, call)?;
             let (time, issued) = bench.desk.timed(|desk| desk.enqueue(&errands, call))?;
-            before.iter().chain(&issued).try_for_each(await_completion)?;
-            if replay >= WARM_UPS {
-                us.push(microseconds(time) / f64::from(self.assignment.calls));
+            aligning.iter().chain(&issued).try_for_each(await_completion)?;
+            if replay >= effort.warm_ups {
+                us.push(microseconds(time) / f64::from(effort.calls));
             }
-            self.went_on(replay)?;
+            self.alive()?;
         }
+        let after = bench.eager_check()?;
         point.timed.push(Timed {
             kind: Kind::Lanesum,
             graph: false,
             us,
-            wrong: bench.wrong(Kind::Lanesum, |desk| desk.enqueue(&errands, call).map(drop))?,
+            wrong: before.or(after),
         });
         Ok(())
     }
 
-    fn went_on(&mut self, replay: u32) -> Result<(), RankError> {
-        self.done += u64::from(replay >= WARM_UPS);
+    /// A sign of life; what it tells are sizes that are through.
+    fn alive(&mut self) -> Result<(), RankError> {
         self.pace.at(self.done)
     }
 }
@@ -185,78 +229,122 @@ fn applies(kind: Kind, ran: Ran) -> bool {
     !kind.sums() || ran.algorithm == AlgorithmName::OneShotPush
 }
 
+/// Why there are no kernels of the bench, where there are none.
+fn unloaded(communicator: &Communicator) -> Result<Option<String>, RankError> {
+    match lanesum::bench::load(communicator) {
+        Ok(()) => Ok(None),
+        Err(lanesum::Error::Cuda(error @ CudaError::NoImage { .. })) => Ok(Some(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl<'a, T: Number> Bench<'a, T> {
-    fn new(communicator: &'a Communicator, patterns: &'a Patterns<T>, calls: u32) -> Result<Self, RankError> {
-        let count = patterns.count();
+    fn new(communicator: &'a Communicator, patterns: &'a Patterns<T>, calls: usize) -> Result<Self, RankError> {
         let errand = |call: usize| Errand {
-            pattern: call % count,
-            slot: call % count,
+            pattern: call % patterns.count(),
+            slot: call,
         };
         Ok(Self {
             communicator,
             patterns,
-            desk: DeviceDesk::new(communicator, &patterns.inputs, count)?,
-            results: vec![vec![T::POISON; patterns.elements()]; count],
-            errands: (0..calls as usize).map(errand).collect(),
+            desk: DeviceDesk::new(communicator, &patterns.inputs, calls)?,
+            errands: (0..calls).map(errand).collect(),
+            result: vec![T::POISON; patterns.elements()],
+            ran: None,
         })
     }
 
-    /// The first calls of this size, without a graph; what ran.
-    fn first(&mut self) -> Result<Ran, RankError> {
+    /// Microseconds of a call, which is not the first of its size.
+    fn pace(&mut self) -> Result<f64, RankError> {
+        self.all_calls()?;
+        self.meet()?;
         let communicator = self.communicator;
+        let errands = self.errands.clone();
         let call = |call: AllReduce<'_, T>| Ok(communicator.all_reduce(call)?);
-        let issued = self.desk.enqueue(&self.errands, call)?;
-        issued.iter().try_for_each(await_completion)?;
-        issued.first().map_or(Err(RankError::NoReceipt), ran)
+        let aligning = self.desk.enqueue(&errands, call)?;
+        let (time, issued) = self.desk.timed(|desk| desk.enqueue(&errands, call))?;
+        aligning.iter().chain(&issued).try_for_each(await_completion)?;
+        Ok(microseconds(time) / errands.len().max(1) as f64)
     }
 
-    fn recorded(&mut self) -> Result<Recorded, RankError> {
+    /// All calls without a graph, to their end.
+    fn all_calls(&mut self) -> Result<(), RankError> {
         let communicator = self.communicator;
-        let (recorded, _) = self
+        let issued = self
             .desk
-            .record(&self.errands, |call| Ok(communicator.all_reduce(call)?))?;
-        Ok(recorded)
+            .enqueue(&self.errands, |call| Ok(communicator.all_reduce(call)?))?;
+        issued.iter().try_for_each(await_completion)?;
+        issued.iter().try_for_each(|issued| self.note(issued))
     }
 
-    /// A graph of a variant, or why this build has none. It runs without a graph first, so that kernels are loaded.
-    fn variant(
-        &mut self,
-        variant: (lanesum::bench::Variant, Unguarded<T>),
-    ) -> Result<Result<Recorded, String>, RankError> {
-        match self.desk.enqueue_variant(self.communicator, variant, &self.errands) {
-            Ok(()) => self.desk.finish()?,
-            Err(RankError::Lanesum(lanesum::Error::Cuda(error @ CudaError::NoImage { .. }))) => {
-                return Ok(Err(error.to_string()));
-            }
-            Err(error) => return Err(error),
+    /// Equal requests are decided in the same way, in graphs and without.
+    fn note(&mut self, issued: &Issued) -> Result<(), RankError> {
+        let then = ran(issued)?;
+        if *self.ran.get_or_insert(then) == then {
+            return Ok(());
         }
-        let recorded = self.desk.record_variant(self.communicator, variant, &self.errands)?;
-        Ok(Ok(recorded))
+        Err(RankError::SeveralDecisions { first: self.ran, then })
+    }
+
+    /// A graph of all calls. A variant runs without a graph first, so that a capture is not the first to launch anything.
+    fn recorded(&mut self, planned: &Planned<T>) -> Result<Recorded, RankError> {
+        let communicator = self.communicator;
+        match planned.variant {
+            None => {
+                let (recorded, issued) = self
+                    .desk
+                    .record(&self.errands, |call| Ok(communicator.all_reduce(call)?))?;
+                issued.iter().try_for_each(|issued| self.note(issued))?;
+                Ok(recorded)
+            }
+            Some(variant) => {
+                self.desk.enqueue_variant(communicator, variant, &self.errands)?;
+                self.desk.finish()?;
+                self.desk.record_variant(communicator, variant, &self.errands)
+            }
+        }
     }
 
     fn meet(&self) -> Result<(), RankError> {
         ran(&self.communicator.barrier()?).map(drop)
     }
 
-    /// Runs all calls into poisoned outputs; where a result differs from the oracle's, says how.
-    fn wrong(
-        &mut self,
-        kind: Kind,
-        calls: impl FnOnce(&mut DeviceDesk<T>) -> Result<(), RankError>,
-    ) -> Result<Option<String>, RankError> {
+    /// How a result of the calls without a graph differs from the oracle's.
+    fn eager_check(&mut self) -> Result<Option<String>, RankError> {
+        self.wrong(Self::all_calls)
+    }
+
+    /// How a result of a replay differs from the oracle's.
+    fn wrong_replay(&mut self, kind: Kind, recorded: Recorded) -> Result<Option<String>, RankError> {
         if !kind.sums() {
             return Ok(None);
         }
+        self.wrong(|bench| {
+            bench.desk.replay(recorded)?;
+            bench.desk.finish()?;
+            Ok(bench.communicator.check()?)
+        })
+    }
+
+    /// Makes each call once, into poisoned outputs, and compares every result with the oracle's.
+    fn wrong(&mut self, calls: impl FnOnce(&mut Self) -> Result<(), RankError>) -> Result<Option<String>, RankError> {
+        // The patterns behind the first, in turn: what earlier calls have left in either half of an inbox is no result of the call
+        // that looks there next.
+        let earlier: Vec<Errand> = (1..self.patterns.count())
+            .map(|pattern| Errand { pattern, slot: 0 })
+            .collect();
+        let communicator = self.communicator;
+        let issued = self.desk.enqueue(&earlier, |call| Ok(communicator.all_reduce(call)?))?;
+        issued.iter().try_for_each(await_completion)?;
         self.desk.poison()?;
         self.meet()?;
-        calls(&mut self.desk)?;
-        self.desk.finish()?;
-        self.communicator.check()?;
-        self.desk.fetch(&mut self.results)?;
-        let used = self.errands.len().min(self.results.len());
-        let judged = self.results.iter().take(used).enumerate();
-        Ok(judged
-            .map(|(pattern, result)| (pattern, self.patterns.judge(pattern, result).difference))
-            .find_map(|(pattern, difference)| Some(format!("pattern {pattern}, {}", difference?))))
+        calls(self)?;
+        let mut wrong = None;
+        for (call, errand) in self.errands.iter().enumerate() {
+            self.desk.read(errand.slot, &mut self.result)?;
+            let difference = self.patterns.judge(errand.pattern, &self.result).difference;
+            wrong = wrong.or(difference.map(|difference| format!("call {call}, {difference}")));
+        }
+        Ok(wrong)
     }
 }

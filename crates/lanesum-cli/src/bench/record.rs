@@ -1,34 +1,68 @@
 //! The document of `--record`: everything that was found, with the command, the machine and the commit that it is of.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::job::Job;
-use super::row::Found;
+use super::row::{Found, without_folders};
 use crate::errors::CliError;
 
-/// Writes the document.
-pub fn keep(job: &Job, found: &[Found], file: &Path) -> Result<(), CliError> {
-    let text = format!("{:#}\n", document(job, found));
-    std::fs::write(file, text).map_err(|source| CliError::System {
+/// How far the bench is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// There may be more.
+    Open,
+    /// This is all.
+    Complete,
+    /// There will be no more, for this reason.
+    Failed(String),
+}
+
+/// Whether a document can be written there; none is.
+pub fn try_out(file: &Path) -> Result<(), CliError> {
+    let part = part_of(file);
+    let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
+    tried.map_err(|source| CliError::System {
         what: format!("write the record {}", file.display()),
         source,
     })
 }
 
-fn document(job: &Job, found: &[Found]) -> Value {
+/// Where a document lies until it is whole.
+fn part_of(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    file.with_file_name(name)
+}
+
+/// Writes the document, whole or not at all: a reader, or a crash, finds the former one or this one.
+pub fn keep(file: &Path, document: &Value) -> Result<(), CliError> {
+    let part = part_of(file);
+    let written = std::fs::write(&part, format!("{document:#}\n")).and_then(|()| std::fs::rename(&part, file));
+    written.map_err(|source| CliError::System {
+        what: format!("write the record {}", file.display()),
+        source,
+    })
+}
+
+/// Everything that was found, with what it is of.
+pub fn document(found: &[Found], commit: Option<&str>, state: &State) -> Value {
     let words = again(std::env::args().skip(1));
     let rows: Vec<_> = found.iter().flat_map(|found| &found.rows).collect();
     let missing: Vec<_> = found.iter().flat_map(|found| &found.missing).collect();
     json!({
         "command": format!("lanesum {}", words.join(" ")),
-        "commit": job.commit.clone().or_else(commit),
+        "commit": commit,
+        "complete": *state == State::Complete,
         "date": date(SystemTime::now()),
+        "error": match state {
+            State::Failed(error) => Some(without_folders(error)),
+            State::Open | State::Complete => None,
+        },
         "machine": machine(found),
-        "settings": settings(job, found),
+        "settings": settings(found),
         "rows": rows,
         "missing": missing,
     })
@@ -64,16 +98,25 @@ fn again(words: impl Iterator<Item = String>) -> Vec<String> {
 const PYTHON: &str = "--python";
 const TAKES_A_PLACE: [&str; 3] = ["--record", "--commit", PYTHON];
 
-fn settings(job: &Job, found: &[Found]) -> Vec<String> {
+/// Whether the pipe is there to which the driver of a process would turn.
+fn mps_listens() -> bool {
+    let folder = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| "/tmp/nvidia-mps".into());
+    Path::new(&folder).join("control").exists()
+}
+
+fn settings(found: &[Found]) -> Vec<String> {
     let mut settings = vec![
-        format!(
-            "{} calls a replay, {} replays; ranks meet before each, and the slowest of each counts",
-            job.calls, job.replays
-        ),
+        "ranks meet before each replay, and the slowest rank of each counts".to_owned(),
         "device events around a replay that follows another one, so that all ranks begin it together".to_owned(),
+        "every call of a replay has an output of its own, compared with the reference before and after the timing"
+            .to_owned(),
     ];
     if found.iter().any(|found| found.gpus.shared()) {
-        let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or("", |_| ", under CUDA MPS");
+        let mps = if mps_listens() {
+            ", and a CUDA MPS daemon listens"
+        } else {
+            ", and no CUDA MPS daemon listens"
+        };
         settings.push(format!("ranks share GPUs{mps}"));
     }
     settings
@@ -106,7 +149,7 @@ fn driver(words: &str) -> Option<&str> {
 }
 
 /// The commit of the folder that this was started in, with `+changes` where the sources differ from it.
-fn commit() -> Option<String> {
+pub fn commit() -> Option<String> {
     let git = |words: &[&str]| {
         let output = Command::new("git").args(words).output().ok()?;
         output

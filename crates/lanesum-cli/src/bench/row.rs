@@ -4,17 +4,45 @@ use lanesum_plan::{Dtype, Gpus, Path};
 use serde::Serialize;
 
 use super::job::Job;
-use super::message::{BenchReport, Kind, Point};
-use super::peers::{PeerRow, PeersFound};
+use super::message::{Effort, Kind, Point, Timed};
+use super::peers::PeerRow;
 use crate::errors::CliError;
 use crate::ranks::message::Quantiles;
 
 /// The name under which our own rows stand beside those of peers.
 pub const OURS: &str = "lanesum";
 
+/// What a line of JSON is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineKind {
+    /// Our sums.
+    Row,
+    /// Our sums without some guard.
+    Guard,
+    /// What no sum can be faster than.
+    Floor,
+    /// Sums of other people.
+    Peer,
+    /// What was not timed.
+    Missing,
+}
+
+impl LineKind {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Lanesum => Self::Row,
+            Kind::NoHeader | Kind::NoDeadline | Kind::Bare => Self::Guard,
+            Kind::FlagRound | Kind::EmptyNode => Self::Floor,
+        }
+    }
+}
+
 /// One thing at one size: an object of the JSON lines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
+    /// What it is.
+    pub kind: LineKind,
     /// What executed the sums.
     pub engine: &'static str,
     /// Whose they are.
@@ -33,13 +61,17 @@ pub struct Row {
     pub bytes: u64,
     /// The type of an element.
     pub dtype: Dtype,
+    /// Calls of a replay.
+    pub calls: u32,
+    /// Replays that count.
+    pub replays: u32,
     /// Microseconds a call.
     pub us: Quantiles,
     /// The median flag round of the same run and size, for what comes from a graph.
     pub floor_us: Option<f64>,
     /// The median over it.
     pub ratio_to_floor: Option<f64>,
-    /// Whether all results were right; nothing where there are none.
+    /// Whether all results were right, before and after they were timed; nothing where there are none.
     pub checked: Option<bool>,
     /// The largest error of a peer, as a part of the magnitudes that were added. Ours has none.
     pub max_error: Option<f64>,
@@ -50,6 +82,8 @@ pub struct Row {
 /// Something that was not timed, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
+    /// What it is.
+    pub kind: LineKind,
     /// Whose it is.
     pub peer: String,
     /// Which variant of ours, if it is one.
@@ -69,22 +103,53 @@ pub struct Found {
     pub ranks: usize,
     /// The GPU of each.
     pub gpus: Gpus,
+    /// How much was made of each size, by its bytes.
+    pub efforts: Vec<(u64, Effort)>,
     /// What was timed.
     pub rows: Vec<Row>,
     /// What was not.
     pub missing: Vec<Missing>,
-    /// The first of our results that is not the oracle's.
-    pub wrong: Option<String>,
+    /// The first of our results that is not the oracle's: of which rank, and how it differs.
+    pub wrong: Option<(usize, String)>,
 }
 
 impl Found {
-    /// Adds the peers, whose floor is ours.
-    pub fn add(&mut self, job: &Job, peers: PeersFound) {
-        for row in peers.rows {
-            let floor_us = self.floor(row.bytes, row.graph);
-            self.rows.push(of_peer(job, self.ranks, floor_us, row));
+    /// Before anything was found.
+    pub fn new(ranks: usize) -> Self {
+        Self {
+            ranks,
+            gpus: Gpus {
+                ranks: vec![],
+                peers: vec![],
+            },
+            efforts: vec![],
+            rows: vec![],
+            missing: vec![],
+            wrong: None,
         }
-        self.missing.extend(peers.missing);
+    }
+
+    /// Whether anything was found.
+    pub fn is_something(&self) -> bool {
+        !self.rows.is_empty() || !self.missing.is_empty()
+    }
+
+    /// Adds a row of a peer, whose floor is ours.
+    pub fn add_peer(&mut self, job: &Job, effort: &Effort, row: PeerRow) {
+        let floor_us = self.floor(row.bytes, row.graph);
+        self.rows.push(of_peer(job, (self.ranks, effort), floor_us, row));
+    }
+
+    /// Adds what was not timed of a peer. The reason may name files of this machine, which nobody else has.
+    pub fn lacks_peer(&mut self, peer: &str, bytes: Option<u64>, reason: &str) {
+        self.missing.push(Missing {
+            kind: LineKind::Missing,
+            peer: peer.to_owned(),
+            variant: None,
+            ranks: self.ranks,
+            bytes,
+            missing: without_folders(reason),
+        });
     }
 
     /// The median flag round at a size; without a graph nothing of the kind is measured.
@@ -93,17 +158,42 @@ impl Found {
         self.rows.iter().find(floor).filter(|_| graph).map(|row| row.us.p50)
     }
 
-    /// The objects, one a line.
-    pub fn lines(&self) -> Result<Vec<String>, CliError> {
-        let rows = self.rows.iter().map(serde_json::to_string);
-        let missing = self.missing.iter().map(serde_json::to_string);
+    /// The objects behind so many rows and missing things, one a line.
+    pub fn lines_from(&self, (rows, missing): (usize, usize)) -> Result<Vec<String>, CliError> {
+        let rows = self.rows.iter().skip(rows).map(serde_json::to_string);
+        let missing = self.missing.iter().skip(missing).map(serde_json::to_string);
         Ok(rows.chain(missing).collect::<Result<_, _>>()?)
     }
 }
 
-fn of_peer(job: &Job, ranks: usize, floor_us: Option<f64>, row: PeerRow) -> Row {
+/// The text with the last part alone of each absolute path.
+pub fn without_folders(text: &str) -> String {
+    let begins =
+        |before: Option<char>| before.is_none_or(|before| before.is_whitespace() || "'\"`([{<=:,".contains(before));
+    let ends = |letter: char| letter.is_whitespace() || "'\"`)]}>,:;".contains(letter);
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('/') {
+        kept.push_str(&rest[..at]);
+        let path = &rest[at..];
+        let length = path.find(ends).unwrap_or(path.len());
+        // A second slash is that of an address, `https://`.
+        let absolute = length > 1 && !path.starts_with("//");
+        if absolute && begins(kept.chars().last()) {
+            kept.push_str(path[..length].rsplit('/').next().unwrap_or_default());
+        } else {
+            kept.push_str(&path[..length]);
+        }
+        rest = &path[length..];
+    }
+    kept.push_str(rest);
+    kept
+}
+
+fn of_peer(job: &Job, (ranks, effort): (usize, &Effort), floor_us: Option<f64>, row: PeerRow) -> Row {
+    let replays = u32::try_from(row.us.len()).unwrap_or(u32::MAX);
     let us = quantiles(row.us);
     Row {
+        kind: LineKind::Peer,
         engine: "cuda",
         peer: row.peer,
         path: None,
@@ -113,6 +203,8 @@ fn of_peer(job: &Job, ranks: usize, floor_us: Option<f64>, row: PeerRow) -> Row 
         ranks,
         bytes: row.bytes,
         dtype: job.dtype,
+        calls: effort.calls,
+        replays,
         us,
         floor_us,
         ratio_to_floor: floor_us.map(|floor| us.p50 / floor),
@@ -122,66 +214,52 @@ fn of_peer(job: &Job, ranks: usize, floor_us: Option<f64>, row: PeerRow) -> Row 
     }
 }
 
-/// Puts the reports of all ranks together; if they are of different things, says how.
-pub fn rows_of(job: &Job, ranks: usize, reports: &[BenchReport]) -> Result<Found, String> {
-    let mut found = Found {
-        ranks,
-        gpus: Gpus {
-            ranks: reports.iter().filter_map(|report| report.gpu.clone()).collect(),
-            peers: vec![],
-        },
-        rows: vec![],
-        missing: vec![],
-        wrong: None,
-    };
-    for size in 0..job.sizes.len() {
-        let points: Option<Vec<&Point>> = reports.iter().map(|report| report.points.get(size)).collect();
-        let points = points.ok_or_else(|| format!("a rank left out size {size}"))?;
-        found.add_size(job, &points)?;
-    }
-    Ok(found)
-}
-
 impl Found {
-    fn add_size(&mut self, job: &Job, points: &[&Point]) -> Result<(), String> {
+    /// Puts together what all ranks have found of one size; if that is of different things, says how.
+    pub fn add_size(&mut self, job: &Job, effort: &Effort, points: &[Point]) -> Result<(), String> {
         let Some((first, others)) = points.split_first() else {
             return Err("there are no ranks".into());
         };
-        if let Some(other) = others.iter().find(|other| other.ran != first.ran) {
-            return Err(format!("{:?} and {:?}", first.ran, other.ran));
+        let what = |point: &Point| (point.ran, point.bytes);
+        if let Some(other) = others.iter().find(|other| what(other) != what(first)) {
+            return Err(format!("{:?} and {:?}", what(first), what(other)));
         }
         let begin = self.rows.len();
         for (index, timed) in first.timed.iter().enumerate() {
-            let mut slowest = timed.us.clone();
-            let mut wrong = timed.wrong.as_ref().map(|what| (0, what));
-            for (rank, other) in others.iter().enumerate() {
-                let other = other
-                    .timed
-                    .get(index)
-                    .filter(|other| (other.kind, other.graph) == (timed.kind, timed.graph));
-                let other = other.ok_or_else(|| format!("rank {} did not time {:?}", rank + 1, timed.kind))?;
-                slowest = slowest
-                    .iter()
-                    .zip(&other.us)
-                    .map(|(one, other)| one.max(*other))
-                    .collect();
-                wrong = wrong.or(other.wrong.as_ref().map(|what| (rank + 1, what)));
+            let mut slowest = vec![0.0; effort.replays as usize];
+            let mut wrong = None;
+            for (rank, point) in points.iter().enumerate() {
+                let same = |other: &&Timed| {
+                    (other.kind, other.graph, other.us.len()) == (timed.kind, timed.graph, slowest.len())
+                };
+                let one = point.timed.get(index).filter(same);
+                let one = one.ok_or_else(|| format!("rank {rank} did not time {:?} as often", timed.kind))?;
+                let pairs = slowest.iter_mut().zip(&one.us);
+                pairs.for_each(|(all, one): (&mut f64, &f64)| *all = all.max(*one));
+                wrong = wrong.or(one.wrong.as_ref().map(|what| (rank, what)));
             }
             if let Some((rank, what)) = wrong {
-                let told = || format!("{} bytes, {}, rank {rank}: {what}", first.bytes, timed.kind.words());
-                self.wrong.get_or_insert_with(told);
+                let way = if timed.graph { "graph" } else { "eager" };
+                let told = format!(
+                    "{} bytes, {way}, {}, rank {rank}: {what}",
+                    first.bytes,
+                    timed.kind.words()
+                );
+                self.wrong.get_or_insert((rank, told));
             }
-            let plain = timed.kind == Kind::Lanesum;
             self.rows.push(Row {
+                kind: LineKind::of(timed.kind),
                 engine: "cuda",
                 peer: OURS.into(),
                 path: Some(first.ran.path).filter(|_| timed.kind != Kind::EmptyNode),
                 algorithm: Some(first.ran.algorithm.to_string()).filter(|_| timed.kind.sums()),
                 graph: timed.graph,
-                variant: Some(timed.kind).filter(|_| !plain),
+                variant: Some(timed.kind).filter(|kind| *kind != Kind::Lanesum),
                 ranks: self.ranks,
                 bytes: first.bytes,
                 dtype: job.dtype,
+                calls: effort.calls,
+                replays: effort.replays,
                 us: quantiles(slowest),
                 floor_us: None,
                 ratio_to_floor: None,
@@ -196,11 +274,12 @@ impl Found {
             row.ratio_to_floor = floor.map(|floor| row.us.p50 / floor);
         }
         self.missing.extend(first.missing.iter().map(|(kind, reason)| Missing {
+            kind: LineKind::Missing,
             peer: OURS.into(),
             variant: Some(*kind),
             ranks: self.ranks,
             bytes: Some(first.bytes),
-            missing: reason.clone(),
+            missing: without_folders(reason),
         }));
         Ok(())
     }
@@ -229,5 +308,20 @@ mod tests {
         assert_eq!(quantiles(hundred), Quantiles { p50: 50.0, p99: 99.0 });
         assert_eq!(quantiles(vec![3.0]), Quantiles { p50: 3.0, p99: 3.0 });
         assert_eq!(quantiles(vec![]), Quantiles { p50: 0.0, p99: 0.0 });
+    }
+
+    #[test]
+    fn reasons_name_files_and_no_folders() {
+        for (text, wanted) in [
+            ("/home/me/venv/bin/python3 cannot be asked", "python3 cannot be asked"),
+            ("No such file: '/a/b/c.so', see /d/e", "No such file: 'c.so', see e"),
+            ("File \"/x/y.py\", line 3", "File \"y.py\", line 3"),
+            ("(/a/b.py:12) in path=/c/d", "(b.py:12) in path=d"),
+            ("see https://example.org/a/b", "see https://example.org/a/b"),
+            ("16 bytes/s, and/or 3 / 4", "16 bytes/s, and/or 3 / 4"),
+            ("nothing of the kind", "nothing of the kind"),
+        ] {
+            assert_eq!(without_folders(text), wanted);
+        }
     }
 }

@@ -32,12 +32,11 @@ fn head(job: &Job, found: &Found) -> String {
     names.sort_unstable();
     names.dedup();
     text.push_str(&format!(
-        "bench: {} ranks on {}, {}, {} calls a replay, {} replays\n",
+        "bench: {} ranks on {}, {}, {}\n",
         found.ranks,
         names.join(", "),
         job.dtype,
-        job.calls,
-        job.replays
+        efforts(found)
     ));
     text.push_str("us a call: the device's time for a replay on its slowest rank, divided by its calls\n");
     if found.gpus.shared() {
@@ -48,6 +47,26 @@ fn head(job: &Job, found: &Found) -> String {
         "bytes", "", "", "p50 us", "p99 us", "x floor", "x peer"
     ));
     text
+}
+
+/// `122 calls a replay, 100 replays`, with the sizes where they differ.
+fn efforts(found: &Found) -> String {
+    let words = |calls: u32, replays: u32| format!("{calls} calls a replay, {replays} replays");
+    let mut kinds: Vec<((u32, u32), Vec<String>)> = Vec::new();
+    for (bytes, effort) in &found.efforts {
+        let kind = (effort.calls, effort.replays);
+        match kinds.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, sizes)) => sizes.push(grouped(*bytes)),
+            None => kinds.push((kind, vec![grouped(*bytes)])),
+        }
+    }
+    match kinds.as_slice() {
+        [((calls, replays), _)] => words(*calls, *replays),
+        several => several
+            .iter()
+            .map(|((calls, replays), sizes)| format!("\n  {} at {}", words(*calls, *replays), sizes.join("; ")))
+            .collect(),
+    }
 }
 
 /// What was timed at one size in one way.
@@ -125,7 +144,7 @@ fn foot(text: &mut String, found: &Found) {
         None => text.push_str(
             "  checked: all of our results have the oracle's bits, and peers are right to their own rounding\n\n",
         ),
-        Some(what) => text.push_str(&format!("  WRONG: {what}\n\n")),
+        Some((_, what)) => text.push_str(&format!("  WRONG: {what}\n\n")),
     }
 }
 

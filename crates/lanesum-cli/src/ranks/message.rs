@@ -25,6 +25,8 @@ pub enum Message<R> {
         /// In the units of the job.
         done: u64,
     },
+    /// A part of what it finds, told at once so that it is not lost with the run.
+    Part(Box<R>),
     /// It is through.
     Report(Box<R>),
     /// It gave up.

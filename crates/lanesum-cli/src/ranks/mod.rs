@@ -24,7 +24,7 @@ use crate::errors::CliError;
 use crate::progress::Progress;
 use crate::spawn::{Event, Identity, Team, read_lines, this_program};
 use message::GO;
-use supervise::{Failure, Verdict, Watch};
+use supervise::{Failure, Heard, Verdict, Watch};
 
 /// What the parent needs to know of a job, whatever its ranks do.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +46,16 @@ pub enum Outcome<R> {
 }
 
 impl Crew {
-    /// Starts a rank with each assignment, and waits for what they find.
+    /// Starts a rank with each assignment, and waits for what they find. `part` gets what a rank tells before it is through, and may
+    /// have a line told to all ranks.
     pub fn run<R: DeserializeOwned>(
         &self,
         assignment: impl Fn(usize) -> Result<String, serde_json::Error>,
         progress: Progress,
+        part: impl FnMut(usize, R) -> Result<Option<String>, CliError>,
     ) -> Result<Outcome<R>, CliError> {
         let mut team = self.start(assignment)?;
-        let outcome = self.supervise(&mut team, progress)?;
+        let outcome = self.supervise(&mut team, progress, part)?;
         team.end();
         Ok(outcome)
     }
@@ -84,12 +86,25 @@ impl Crew {
         Ok(command)
     }
 
-    fn supervise<R: DeserializeOwned>(&self, team: &mut Team, mut progress: Progress) -> Result<Outcome<R>, CliError> {
+    fn supervise<R: DeserializeOwned>(
+        &self,
+        team: &mut Team,
+        mut progress: Progress,
+        mut part: impl FnMut(usize, R) -> Result<Option<String>, CliError>,
+    ) -> Result<Outcome<R>, CliError> {
+        let mut absorb = |event, team: &mut Team, watch: &mut Watch<R>| {
+            if let Some((rank, found)) = absorb(event, watch, &mut progress)?
+                && let Some(line) = part(rank, *found)?
+            {
+                team.tell_all(&line);
+            }
+            Ok::<(), CliError>(())
+        };
         let mut watch = Watch::new(self.ranks, self.deadline, Instant::now());
         loop {
             // Everything that has happened is read before anything is judged: a word that was only read late is not missing.
             while let Some(event) = team.happened() {
-                absorb(event, &mut watch, &mut progress)?;
+                absorb(event, team, &mut watch)?;
             }
             let until = match watch.verdict(Instant::now()) {
                 Verdict::Wait(until) => until,
@@ -105,25 +120,30 @@ impl Crew {
                 Verdict::Failed(failure) => return Ok(Outcome::Failure(failure)),
             };
             if let Some(event) = team.next(until) {
-                absorb(event, &mut watch, &mut progress)?;
+                absorb(event, team, &mut watch)?;
             }
         }
     }
 }
 
-fn absorb<R: DeserializeOwned>(event: Event, watch: &mut Watch<R>, progress: &mut Progress) -> Result<(), CliError> {
+/// Tells the watch; what is left is a part of what a rank finds.
+fn absorb<R: DeserializeOwned>(
+    event: Event,
+    watch: &mut Watch<R>,
+    progress: &mut Progress,
+) -> Result<Option<(usize, Box<R>)>, CliError> {
     match event {
-        Event::Line { rank, line, at } => {
-            if let (Some(done), 0) = (watch.said(rank, &line, at), rank) {
-                progress.at(done);
-            }
-        }
+        Event::Line { rank, line, at } => match watch.said(rank, &line, at) {
+            Heard::Progress(done) if rank == 0 => progress.at(done),
+            Heard::Part(found) => return Ok(Some((rank, found))),
+            Heard::Progress(_) | Heard::Nothing => {}
+        },
         Event::Closed { rank } => watch.closed(rank),
         Event::Changed { rank, change, at } => watch.changed(rank, change, at),
         Event::Interrupted { signal } => return Err(CliError::Interrupted { signal }),
         Event::OutputLost(cause) => return Err(CliError::Output(cause)),
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The ranks of one job found different things where that cannot be.

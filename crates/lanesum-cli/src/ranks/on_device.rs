@@ -92,6 +92,12 @@ impl<T: Number> DeviceDesk<T> {
         Ok(())
     }
 
+    /// Copies one result to the host.
+    pub fn read(&self, slot: usize, result: &mut [T]) -> Result<(), Error> {
+        self.outputs[slot].copy_to(result, &self.stream)?;
+        Ok(())
+    }
+
     /// Enqueues, or records, a call for each errand, in whatever way `call` makes one.
     pub fn enqueue<C>(
         &mut self,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lanesum::{Captured, Communicator, FaultKind, Issued, Receipt};
 use lanesum_plan::{PlanError, ReductionTree, WorldSize};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::message::{GO, Message, Ran, RankFailure};
 use super::patterns::{Number, Patterns};
@@ -155,6 +156,20 @@ pub fn joined(communicator: &Communicator) -> Result<(), RankError> {
     say(&Message::<()>::Joined {
         deadline_ms: u64::try_from(communicator.deadline().as_millis()).unwrap_or(u64::MAX),
     })
+}
+
+/// Tells a part of what this rank finds.
+pub fn tell<R: Serialize>(part: R) -> Result<(), RankError> {
+    say(&Message::Part(Box::new(part)))
+}
+
+/// Waits for what the parent makes of the parts of all ranks.
+pub fn answer<A: DeserializeOwned>() -> Result<A, RankError> {
+    let mut line = String::new();
+    match io::stdin().lock().read_line(&mut line) {
+        Ok(bytes) if bytes > 0 => Ok(serde_json::from_str(&line)?),
+        Ok(_) | Err(_) => Err(RankError::Orphaned),
+    }
 }
 
 /// Reports, stays until all have, and leaves.

@@ -41,6 +41,17 @@ struct Seat<R> {
     closed: bool,
 }
 
+/// What of a rank's words is not the watch's own business.
+#[derive(Debug)]
+pub enum Heard<R> {
+    /// None of it.
+    Nothing,
+    /// How far it is.
+    Progress(u64),
+    /// A part of what it finds.
+    Part(Box<R>),
+}
+
 /// What to do now.
 #[derive(Debug)]
 pub enum Verdict {
@@ -103,10 +114,12 @@ impl<R: DeserializeOwned> Watch<R> {
         }
     }
 
-    /// A rank said something. Returns how far it is, if that was it.
-    pub fn said(&mut self, rank: usize, line: &[u8], at: Instant) -> Option<u64> {
+    /// A rank said something. Returns what is for others to hear.
+    pub fn said(&mut self, rank: usize, line: &[u8], at: Instant) -> Heard<R> {
         let moment = self.clock.at(at);
-        let seat = self.seats.get_mut(rank)?;
+        let Some(seat) = self.seats.get_mut(rank) else {
+            return Heard::Nothing;
+        };
         seat.heard = moment.ran;
         match serde_json::from_slice(line) {
             Ok(Message::Preparing) => {}
@@ -115,7 +128,8 @@ impl<R: DeserializeOwned> Watch<R> {
                 seat.joined = true;
                 self.deadline = Duration::from_millis(deadline_ms);
             }
-            Ok(Message::Progress { done }) => return Some(done),
+            Ok(Message::Progress { done }) => return Heard::Progress(done),
+            Ok(Message::Part(part)) => return Heard::Part(part),
             Ok(Message::Report(report)) => seat.report = Some(*report),
             Ok(Message::Failed(failure)) => seat.failure = Some((failure, moment)),
             Err(cause) => {
@@ -129,7 +143,7 @@ impl<R: DeserializeOwned> Watch<R> {
                 seat.failure = Some((failure, moment));
             }
         }
-        None
+        Heard::Nothing
     }
 
     /// A rank will say nothing more.

@@ -58,6 +58,8 @@ fn outcome(job: &Job) -> Result<Outcome<RankReport>, CliError> {
     crew.run(
         |rank| worded(&job.assignment(rank)),
         Progress::new("all-reduces", total),
+        // They tell all of it in the end.
+        |_, _| Ok(None),
     )
 }
 

@@ -4,9 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::common::{run, stderr, stdout};
+use super::common::{all_die, await_ranks, finish, run, signal, stderr, stdout};
 use super::cuda::Machine;
 use lanesum_standin::Config;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -80,6 +81,88 @@ fn the_host_is_refused_with_what_works_instead() {
 }
 
 #[test]
+fn an_error_is_a_line_of_its_own_kind() {
+    for (words, code) in [
+        (&["bench", "--engine", "host", "--json"][..], 2),
+        (&["bench", "--engine", "cuda", "--json"], 1),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(code));
+        let told = lines(&stdout(&output));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0]["kind"], "error");
+        assert!(told[0]["error"].is_string() && told[0]["hint"].is_string(), "{told:?}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_found_out_first() {
+    let machine = Machine::new(&Config::new());
+    let output = machine.run(&small(&["--record", "/no/such/folder/record.json", "--json"]));
+    assert_eq!(output.status.code(), Some(1));
+    let told = lines(&stdout(&output));
+    assert_eq!((told.len(), &told[0]["kind"]), (1, &json!("error")), "{told:?}");
+    assert!(told[0]["error"].as_str().unwrap().contains("record.json"), "{told:?}");
+}
+
+/// What was measured before is there, on stdout and in the record, which says that it is not all.
+#[test]
+fn a_rank_killed_in_the_middle_is_named_and_costs_only_what_was_to_come() {
+    let machine = Machine::new(&Config::new());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    let words = "bench --engine cuda --ranks 3 --calls 9 --deadline-ms 10000 --peers none --json --graph --sizes 64,1KiB --replays 400 --record";
+    let words: Vec<&str> = words.split(' ').chain([file.to_str().unwrap()]).collect();
+    // What there was before stays until there is something to keep; whatever is there is whole.
+    std::fs::write(&file, "{}").unwrap();
+    let child = machine.start(&words);
+    let ranks = await_ranks(child.id(), 3);
+    let document = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
+    let until = Instant::now() + Duration::from_secs(60);
+    while document()["rows"].is_null() {
+        assert!(Instant::now() < until, "the first size has no end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(ranks[1].1, Signal::KILL);
+    let killed = Instant::now();
+    let output = finish(child);
+    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let told = lines(&stdout(&output));
+    let last = told.last().unwrap();
+    assert_eq!(
+        (&last["kind"], &last["failed_ranks"]),
+        (&json!("error"), &json!([1])),
+        "{last}"
+    );
+    assert!(
+        last["error"].as_str().unwrap().contains("rank 1 died (signal SIGKILL)"),
+        "{last}"
+    );
+    assert!(all_die(ranks.into_iter().map(|(_, pid)| pid)));
+    let record = document();
+    assert_eq!(record["complete"], false);
+    assert!(record["error"].as_str().unwrap().contains("rank 1 died"), "{record}");
+    let rows = record["rows"].as_array().unwrap();
+    assert_eq!(rows[..], told[..rows.len()]);
+    assert!(rows.iter().all(|row| row["bytes"] == 64), "{record}");
+}
+
+/// How much that is follows from how long the first calls take, which here is the machine's affair.
+#[test]
+fn what_nobody_chose_is_timed_in_full_or_said_to_be_less() {
+    let machine = Machine::new(&Config::new().devices(1));
+    let words = "bench --engine cuda --ranks 2 --sizes 64 --peers none --json --eager";
+    let output = machine.run(&words.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let (told, rows) = (stderr(&output), lines(&stdout(&output)));
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let full = (&rows[0]["calls"], &rows[0]["replays"]) == (&json!(122), &json!(100));
+    assert_eq!(full, told.is_empty(), "{}: {told}", rows[0]);
+    assert!(full || told.contains("2 ranks share 1 GPU(s)"), "{told}");
+}
+
+#[test]
 fn each_size_is_timed_in_both_ways_and_checked() {
     let machine = Machine::new(&Config::new());
     let record = tempfile::tempdir().unwrap();
@@ -104,6 +187,9 @@ fn each_size_is_timed_in_both_ways_and_checked() {
                 let found: Vec<&Value> = rows.iter().filter(plain).filter(|row| row["us"].is_object()).collect();
                 assert_eq!(found.len(), 1, "{ranks} ranks, {bytes} bytes, graph {graph}: {rows:?}");
                 for (key, value) in [
+                    ("kind", json!("row")),
+                    ("calls", json!(9)),
+                    ("replays", json!(2)),
                     ("engine", json!("cuda")),
                     ("peer", json!("lanesum")),
                     ("path", json!("peer")),
@@ -164,8 +250,14 @@ fn kept(file: &Path, rows: &[Value]) {
         "{}",
         document["machine"]
     );
+    assert_eq!(
+        (&document["complete"], &document["error"]),
+        (&json!(true), &Value::Null)
+    );
     let kept = document["rows"].as_array().unwrap().len() + document["missing"].as_array().unwrap().len();
     assert_eq!(kept, rows.len());
+    // Nothing else is left of writing it.
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
 }
 
 #[test]
@@ -204,6 +296,7 @@ echo '{"event": "done"}'
     assert_eq!(vllm.len(), 2, "{text}");
     assert_eq!(vllm[0]["us"], json!({"p50": 2.0, "p99": 3.0}));
     assert_eq!((&vllm[0]["checked"], &vllm[0]["graph"]), (&json!(true), &json!(true)));
+    assert_eq!((&vllm[0]["kind"], &vllm[0]["replays"]), (&json!("peer"), &json!(2)));
     assert_eq!(of(&rows, "torch_symm_mem")[0]["missing"], "no symmetric memory");
     assert_eq!(of(&rows, "nccl")[0]["missing"], "this Python has no module torch");
 }
@@ -252,5 +345,79 @@ fn a_python_that_is_not_there_is_no_failure_of_ours() {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     let rows = lines(&stdout(&output));
     let reason = of(&rows, "nccl")[0]["missing"].as_str().unwrap();
-    assert!(reason.contains("/no/such/python cannot be asked"), "{reason}");
+    assert!(
+        reason.starts_with("python cannot be asked") && !reason.contains('/'),
+        "{reason}"
+    );
+}
+
+/// The script itself, with as much of PyTorch as its peer `nccl` needs.
+fn with_a_fake_torch(fake: &str) -> Vec<Value> {
+    let machine = Machine::new(&Config::new());
+    let folder = tempfile::tempdir().unwrap();
+    let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fakes");
+    let body = format!(
+        "export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='{}' LANESUM_FAKE='{fake}'\nexec python3 \"$script\" \"$@\"",
+        fakes.display()
+    );
+    let python = python(&folder, &body);
+    let words = [
+        "--ranks=3",
+        "--json",
+        "--peers=nccl",
+        "--python",
+        python.to_str().unwrap(),
+    ];
+    let output = machine.run(&small(&words));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let rows = lines(&stdout(&output));
+    of(&rows, "nccl").into_iter().cloned().collect()
+}
+
+#[test]
+fn a_right_peer_has_a_row_for_each_size_and_way() {
+    let rows = with_a_fake_torch("none");
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    for row in rows {
+        assert_eq!(
+            (&row["checked"], &row["calls"], &row["replays"]),
+            (&json!(true), &json!(9), &json!(2)),
+            "{row}"
+        );
+        // Rounding is all that a tree of another order may cost; the fake does not even round.
+        assert_eq!(row["max_error"], 0.0, "{row}");
+    }
+}
+
+/// All leave it together, at once, for the reason of the rank that saw it.
+#[test]
+fn a_peer_that_is_wrong_on_one_rank_has_no_row_and_says_on_which() {
+    let start = Instant::now();
+    // The sums until then: those before the capture, those of the check, and some of those that are timed.
+    for fake in ["wrong:1:1", "wrong:1:30"] {
+        let rows = with_a_fake_torch(fake);
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        for (row, bytes) in rows.iter().zip([64, 1024]) {
+            assert_eq!((&row["kind"], &row["bytes"]), (&json!("missing"), &json!(bytes)));
+            let reason = row["missing"].as_str().unwrap();
+            assert!(
+                reason.starts_with("rank 1: wrong sums: call 0 is off"),
+                "{fake}: {reason}"
+            );
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(25), "somebody was waited for");
+}
+
+#[test]
+fn a_peer_that_fails_on_one_rank_leaves_its_reason_though_the_others_hang() {
+    let rows = with_a_fake_torch("fails:2:30");
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in rows {
+        let reason = row["missing"].as_str().unwrap();
+        assert!(
+            reason.contains("rank 2: RuntimeError: CUDA error: an illegal memory access"),
+            "{reason}"
+        );
+    }
 }

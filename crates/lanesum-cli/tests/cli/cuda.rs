@@ -1,7 +1,7 @@
 //! The command line with the CUDA engine, on the tests' stand-in for the driver: several real rank processes run the real
 //! kernels, on machines that a test describes. And without any driver, on whatever machine the tests run.
 
-use std::process::Output;
+use std::process::{Child, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,12 @@ impl Machine {
         }
     }
 
+    pub fn start(&self, arguments: &[&str]) -> Child {
+        self.driver.apply(&mut lanesum(arguments)).spawn().unwrap()
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Output {
-        finish(self.driver.apply(&mut lanesum(arguments)).spawn().unwrap())
+        finish(self.start(arguments))
     }
 }
 
@@ -262,7 +266,7 @@ fn a_rank_killed_in_the_middle_is_named() {
     let words = "verify-cycle --no-pin --json --cycles 1000000 --layers 3 --tokens 1 --hidden 301 --deadline-ms 10000 \
                  --engine cuda --ranks 3";
     let words: Vec<&str> = words.split_whitespace().collect();
-    let child = machine.driver.apply(&mut lanesum(&words)).spawn().unwrap();
+    let child = machine.start(&words);
     let ranks = await_ranks(child.id(), 3);
     under_way(&ranks);
     signal(ranks[1].1, Signal::KILL);

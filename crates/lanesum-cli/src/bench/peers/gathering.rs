@@ -2,7 +2,7 @@
 //!
 //! No process is touched here: lines, endings and times go in, a [`Verdict`] comes out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -12,6 +12,8 @@ use crate::spawn::Ending;
 
 /// A team of which nobody has said anything for so long hangs: in every step of more than a second there are signs of life.
 const SILENCE: Duration = Duration::from_secs(30);
+/// One that has failed says so at once. If the others do not hear of it so soon, they wait for it on their GPUs.
+const SILENCE_IN_TROUBLE: Duration = Duration::from_secs(10);
 /// When one has died, the others may still say why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -35,6 +37,9 @@ enum Line {
         choice: Option<String>,
         us: Vec<f64>,
         max_error: f64,
+    },
+    Trouble {
+        reason: String,
     },
     Missing {
         peer: String,
@@ -88,6 +93,8 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 struct Voice {
     begun: Vec<String>,
+    /// A step that failed and that not all ranks have drawn their conclusion from yet.
+    trouble: Option<String>,
     done: bool,
     closed: bool,
     ended: Option<Ending>,
@@ -110,10 +117,14 @@ pub struct Gathering {
     parts: HashMap<(String, u64, bool), Part>,
     /// Which peers are there, as the script was asked.
     pub listed: Listed,
-    /// What all ranks have timed.
+    /// What all ranks have timed and nobody has taken out yet.
     pub rows: Vec<PeerRow>,
-    /// What one has not: the peer, the size if not at all, and why.
+    /// What one has not: the peer, the size if not at all, and why. Nobody has taken it out yet.
     pub missing: Vec<(String, Option<u64>, String)>,
+    /// Of which peers, at which sizes if not at all, either has been said.
+    said: HashSet<(String, Option<u64>)>,
+    /// Everything that was ever missing: all ranks say the same.
+    lacks: HashSet<(String, Option<u64>, String)>,
 }
 
 impl Gathering {
@@ -127,7 +138,18 @@ impl Gathering {
             listed: Listed::new(),
             rows: Vec::new(),
             missing: Vec::new(),
+            said: HashSet::new(),
+            lacks: HashSet::new(),
         }
+    }
+
+    /// The sizes of a peer of which nothing has been said.
+    pub fn unsaid(&self, peer: &str, sizes: &[u64]) -> Vec<u64> {
+        let said = |bytes| self.said.contains(&(peer.to_owned(), bytes));
+        if said(None) {
+            return vec![];
+        }
+        sizes.iter().copied().filter(|bytes| !said(Some(*bytes))).collect()
     }
 
     /// The peer that the hindmost rank was about.
@@ -145,12 +167,16 @@ impl Gathering {
             Ok(Line::Listed { peer, missing }) => {
                 self.listed.insert(peer, missing);
             }
-            Ok(Line::Begin { peer }) => voice.begun.push(peer),
+            Ok(Line::Begin { peer }) => {
+                voice.trouble = None;
+                voice.begun.push(peer);
+            }
+            Ok(Line::Trouble { reason }) => voice.trouble = Some(reason),
             Ok(Line::Done {}) => voice.done = true,
             Ok(Line::Missing { peer, bytes, reason }) => {
-                // All ranks say the same.
-                let told = |(other, size, _): &(String, Option<u64>, String)| *other == peer && *size == bytes;
-                if !self.missing.iter().any(told) {
+                voice.trouble = None;
+                self.said.insert((peer.clone(), bytes));
+                if self.lacks.insert((peer.clone(), bytes, reason.clone())) {
                     self.missing.push((peer, bytes, reason));
                 }
             }
@@ -161,14 +187,20 @@ impl Gathering {
                 choice,
                 us,
                 max_error,
-            }) => self.add(PeerRow {
-                peer,
-                bytes,
-                graph,
-                choice,
-                us,
-                max_error,
-            }),
+            }) => {
+                voice.trouble = None;
+                let row = PeerRow {
+                    peer,
+                    bytes,
+                    graph,
+                    choice,
+                    us,
+                    max_error,
+                };
+                if let Err(what) = self.add(row) {
+                    self.fail(at, rank, format!("its rank {rank} {what}"));
+                }
+            }
             Err(cause) => {
                 let text = String::from_utf8_lossy(line).chars().take(80).collect::<String>();
                 self.fail(
@@ -219,12 +251,18 @@ impl Gathering {
                 })
             };
         }
-        let until = self.heard + SILENCE;
+        let in_trouble = |(rank, voice): (usize, &Voice)| Some((rank, voice.trouble.clone()?));
+        let trouble = self.voices.iter().enumerate().find_map(in_trouble);
+        let silence = trouble.as_ref().map_or(SILENCE, |_| SILENCE_IN_TROUBLE);
+        let until = self.heard + silence;
         if now < until {
             return Verdict::Wait(until);
         }
         Verdict::Ended(Ended::Badly {
-            reason: format!("it hangs: no rank said anything for {} s", SILENCE.as_secs()),
+            reason: match trouble {
+                Some((rank, trouble)) => format!("rank {rank}: {trouble}; and the others hang"),
+                None => format!("it hangs: no rank said anything for {} s", silence.as_secs()),
+            },
             rank: None,
         })
     }
@@ -234,10 +272,14 @@ impl Gathering {
     }
 
     /// The slowest rank of each replay counts; the row is there when all ranks have said theirs.
-    fn add(&mut self, row: PeerRow) {
+    fn add(&mut self, row: PeerRow) -> Result<(), &'static str> {
+        if row.us.is_empty() {
+            return Err("told no times");
+        }
         let key = (row.peer.clone(), row.bytes, row.graph);
         let all = match self.parts.remove(&key) {
             None => Part { ranks: 1, row },
+            Some(part) if part.row.us.len() != row.us.len() => return Err("timed another number of replays"),
             Some(mut part) => {
                 let pairs = part.row.us.iter().zip(&row.us);
                 part.row.us = pairs.map(|(one, other)| one.max(*other)).collect();
@@ -247,107 +289,14 @@ impl Gathering {
             }
         };
         if all.ranks == self.voices.len() {
+            self.said.insert((all.row.peer.clone(), Some(all.row.bytes)));
             self.rows.push(all.row);
         } else {
             self.parts.insert(key, all);
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn say(gathering: &mut Gathering, rank: usize, line: &str) {
-        let at = gathering.heard;
-        gathering.said(rank, line.as_bytes(), at);
-    }
-
-    fn row(us: &str) -> String {
-        format!(
-            r#"{{"event": "row", "peer": "nccl", "bytes": 64, "graph": true, "choice": "default", "us": {us}, "max_error": 0.001, "bound": 0.01}}"#
-        )
-    }
-
-    #[test]
-    fn of_each_replay_the_slowest_rank_counts() {
-        let mut gathering = Gathering::new(2, Instant::now());
-        say(&mut gathering, 0, &row("[1.0, 4.0]"));
-        assert!(gathering.rows.is_empty());
-        say(&mut gathering, 1, &row("[2.0, 3.0]"));
-        assert_eq!(gathering.rows.len(), 1);
-        assert_eq!(gathering.rows[0].us, [2.0, 4.0]);
-    }
-
-    #[test]
-    fn it_ends_well_when_all_are_through() {
-        let start = Instant::now();
-        let mut gathering = Gathering::new(2, start);
-        say(&mut gathering, 0, r#"{"event": "done"}"#);
-        assert!(matches!(gathering.verdict(start), Verdict::Wait(_)));
-        say(&mut gathering, 1, r#"{"event": "done"}"#);
-        assert_eq!(gathering.verdict(start), Verdict::Ended(Ended::Well));
-    }
-
-    #[test]
-    fn silence_is_a_hang_and_any_sign_of_life_is_none() {
-        let start = Instant::now();
-        let mut gathering = Gathering::new(2, start);
-        let later = start + Duration::from_secs(20);
-        gathering.said(1, br#"{"event": "alive", "doing": "building"}"#, later);
-        assert_eq!(
-            gathering.verdict(start + Duration::from_secs(40)),
-            Verdict::Wait(later + SILENCE)
-        );
-        let Verdict::Ended(Ended::Badly { reason, rank: None }) = gathering.verdict(later + SILENCE) else {
-            panic!("waits on")
-        };
-        assert!(reason.contains("hangs"), "{reason}");
-    }
-
-    #[test]
-    fn a_dead_process_ends_the_team_after_the_last_words_of_the_others() {
-        let start = Instant::now();
-        let mut gathering = Gathering::new(2, start);
-        for rank in 0..2 {
-            say(&mut gathering, rank, r#"{"event": "begin", "peer": "nccl"}"#);
-        }
-        say(&mut gathering, 0, r#"{"event": "begin", "peer": "torch_symm_mem"}"#);
-        gathering.exited(1, Ending::Signal(9));
-        gathering.closed(1);
-        assert_eq!(gathering.verdict(start), Verdict::Wait(start + LAST_WORDS));
-        let ended = Ended::Badly {
-            reason: "its rank 1 ended with signal SIGKILL".into(),
-            rank: Some(1),
-        };
-        assert_eq!(gathering.verdict(start + LAST_WORDS), Verdict::Ended(ended));
-        assert_eq!(gathering.begun(), Some("nccl"));
-    }
-
-    #[test]
-    fn what_all_ranks_lack_is_told_once() {
-        let mut gathering = Gathering::new(2, Instant::now());
-        for rank in 0..2 {
-            say(
-                &mut gathering,
-                rank,
-                r#"{"event": "missing", "peer": "nccl", "bytes": null, "graph": null, "reason": "two ranks on one GPU"}"#,
-            );
-        }
-        assert_eq!(
-            gathering.missing,
-            [("nccl".into(), None, "two ranks on one GPU".into())]
-        );
-    }
-
-    #[test]
-    fn nonsense_is_a_failure() {
-        let start = Instant::now();
-        let mut gathering = Gathering::new(1, start);
-        say(&mut gathering, 0, "Traceback (most recent call last):");
-        assert!(matches!(
-            gathering.verdict(start + LAST_WORDS),
-            Verdict::Ended(Ended::Badly { rank: Some(0), .. })
-        ));
-    }
-}
+mod tests;

@@ -15,7 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::job::Job;
-use super::row::Missing;
+use super::ledger::Ledger;
+use super::message::Effort;
 use crate::arguments::PeerChoice;
 use crate::errors::CliError;
 use crate::spawn::{Change, Event, Team, read_lines, this_program};
@@ -47,15 +48,6 @@ pub struct Peers {
     /// Those that were asked for and are not there.
     absent: Vec<(String, String)>,
     folder: Option<Folder>,
-}
-
-/// What the peers of one number of ranks gave.
-#[derive(Debug, Default)]
-pub struct PeersFound {
-    /// What was timed.
-    pub rows: Vec<PeerRow>,
-    /// What was not.
-    pub missing: Vec<Missing>,
 }
 
 /// Where the script lies while it is needed.
@@ -114,7 +106,7 @@ impl Peers {
         let folder = peers.folder.insert(Folder::new()?);
         let words = ["--list", "--build", "--engine", &asked.join(",")].map(OsString::from);
         let mut gathering = Gathering::new(1, Instant::now());
-        let ended = attend(job, folder, vec![words.to_vec()], &mut gathering)?;
+        let ended = attend(job, folder, vec![words.to_vec()], &mut gathering, &mut |_| Ok(()))?;
         for name in asked {
             let reason = match (gathering.listed.get(name), &ended) {
                 (Some(None), _) => {
@@ -130,71 +122,86 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Times all of them with so many ranks.
-    pub fn run(&self, job: &Job, ranks: usize) -> Result<PeersFound, CliError> {
-        let mut found = PeersFound::default();
-        let missing = |peer: &str, bytes, missing| Missing {
-            peer: peer.to_owned(),
-            variant: None,
-            ranks,
-            bytes,
-            missing,
+    /// Times all of them with so many ranks, as much of each size as was timed of ours.
+    pub fn run(&self, job: &Job, ranks: usize, ledger: &mut Ledger<'_>) -> Result<(), CliError> {
+        for (name, reason) in &self.absent {
+            lacks(ledger, &[(name, None)], reason)?;
+        }
+        let (Some(folder), Some(found)) = (&self.folder, ledger.found()) else {
+            return Ok(());
         };
-        let absent = self.absent.iter();
-        found
-            .missing
-            .extend(absent.map(|(name, reason)| missing(name, None, reason.clone())));
-        let Some(folder) = &self.folder else { return Ok(found) };
+        let efforts = found.efforts.clone();
         let mut left = self.names.as_slice();
         while !left.is_empty() {
             let mut gathering = Gathering::new(ranks, Instant::now());
-            let ended = attend(job, folder, words(job, ranks, left)?, &mut gathering)?;
+            let words = words(job, ranks, &efforts, left)?;
+            let ended = attend(job, folder, words, &mut gathering, &mut |gathering| {
+                pass_on(ledger, &efforts, gathering)
+            })?;
             let begun = gathering
                 .begun()
                 .and_then(|peer| left.iter().position(|name| *name == peer));
-            found.rows.append(&mut gathering.rows);
-            found.missing.extend(
-                gathering
-                    .missing
-                    .iter()
-                    .map(|(peer, bytes, reason)| missing(peer, *bytes, reason.clone())),
-            );
             left = match (ended, begun) {
                 (Ended::Well, _) => &[],
                 (Ended::Badly { reason, .. }, Some(at)) => {
-                    let done = |bytes: &&u64| {
-                        found
-                            .rows
-                            .iter()
-                            .any(|row| row.peer == left[at] && row.bytes == **bytes)
-                    };
-                    let undone: Vec<u64> = job.sizes.iter().filter(|bytes| !done(bytes)).copied().collect();
-                    let told = undone
-                        .into_iter()
-                        .map(|bytes| missing(left[at], Some(bytes), reason.clone()));
-                    found.missing.extend(told.collect::<Vec<_>>());
+                    let unsaid = gathering.unsaid(left[at], &job.sizes);
+                    let undone: Vec<_> = unsaid.into_iter().map(|bytes| (left[at], Some(bytes))).collect();
+                    lacks(ledger, &undone, &reason)?;
                     &left[at + 1..]
                 }
                 // It did not come so far as to begin with any: neither would another.
                 (Ended::Badly { reason, .. }, None) => {
-                    found
-                        .missing
-                        .extend(left.iter().map(|name| missing(name, None, reason.clone())));
+                    lacks(
+                        ledger,
+                        &left.iter().map(|name| (*name, None)).collect::<Vec<_>>(),
+                        &reason,
+                    )?;
                     &[]
                 }
             };
         }
-        Ok(found)
+        Ok(())
     }
 }
 
+/// Notes what was not timed, all for one reason.
+fn lacks(ledger: &mut Ledger<'_>, what: &[(&str, Option<u64>)], reason: &str) -> Result<(), CliError> {
+    ledger.note(|_, found| {
+        what.iter()
+            .for_each(|(name, bytes)| found.lacks_peer(name, *bytes, reason));
+        Ok(())
+    })
+}
+
+/// Notes what all ranks have said since the last time.
+fn pass_on(ledger: &mut Ledger<'_>, efforts: &[(u64, Effort)], gathering: &mut Gathering) -> Result<(), CliError> {
+    if gathering.rows.is_empty() && gathering.missing.is_empty() {
+        return Ok(());
+    }
+    ledger.note(|job, found| {
+        for row in gathering.rows.drain(..) {
+            match efforts.iter().find(|(bytes, _)| *bytes == row.bytes) {
+                Some((_, effort)) => found.add_peer(job, effort, row),
+                None => found.lacks_peer(&row.peer, Some(row.bytes), "it timed a size that nobody asked for"),
+            }
+        }
+        for (peer, bytes, reason) in gathering.missing.drain(..) {
+            found.lacks_peer(&peer, bytes, &reason);
+        }
+        Ok(())
+    })
+}
+
 /// The arguments of each rank.
-fn words(job: &Job, ranks: usize, names: &[&str]) -> Result<Vec<Vec<OsString>>, CliError> {
+fn words(job: &Job, ranks: usize, efforts: &[(u64, Effort)], names: &[&str]) -> Result<Vec<Vec<OsString>>, CliError> {
     let port = free_port().map_err(|source| CliError::System {
         what: "find a free port on this host".into(),
         source,
     })?;
-    let sizes: Vec<String> = job.sizes.iter().map(u64::to_string).collect();
+    let list = |number: fn(&(u64, Effort)) -> u64| {
+        let numbers: Vec<String> = efforts.iter().map(|size| number(size).to_string()).collect();
+        numbers.join(",")
+    };
     let words = |rank: usize| {
         let mut words = vec![
             "--engine".to_owned(),
@@ -202,10 +209,11 @@ fn words(job: &Job, ranks: usize, names: &[&str]) -> Result<Vec<Vec<OsString>>, 
             format!("--rank={rank}"),
             format!("--world={ranks}"),
             format!("--port={port}"),
-            format!("--sizes={}", sizes.join(",")),
+            format!("--sizes={}", list(|(bytes, _)| *bytes)),
+            format!("--calls={}", list(|(_, effort)| effort.calls.into())),
+            format!("--warm-ups={}", list(|(_, effort)| effort.warm_ups.into())),
+            format!("--replays={}", list(|(_, effort)| effort.replays.into())),
             format!("--dtype={}", job.dtype),
-            format!("--calls={}", job.calls),
-            format!("--replays={}", job.replays),
         ];
         if !job.graph {
             words.push("--no-graph".into());
@@ -264,12 +272,20 @@ fn log_of(folder: &Folder, rank: usize) -> PathBuf {
 }
 
 /// Starts a team, and listens until all are through, one has ended badly, or nobody says anything any more. None of them lives on.
-fn attend(job: &Job, folder: &Folder, ranks: Vec<Vec<OsString>>, gathering: &mut Gathering) -> Result<Ended, CliError> {
+/// `heard` is called whenever something may have been said.
+fn attend(
+    job: &Job,
+    folder: &Folder,
+    ranks: Vec<Vec<OsString>>,
+    gathering: &mut Gathering,
+    heard: &mut dyn FnMut(&mut Gathering) -> Result<(), CliError>,
+) -> Result<Ended, CliError> {
     let mut team = team(job, folder, ranks)?;
     let ended = loop {
         while let Some(event) = team.happened() {
             absorb(event, gathering)?;
         }
+        heard(gathering)?;
         match gathering.verdict(Instant::now()) {
             Verdict::Wait(until) => {
                 if let Some(event) = team.next(until) {

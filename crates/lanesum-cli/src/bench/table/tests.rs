@@ -2,9 +2,8 @@
 
 use lanesum_plan::{AlgorithmName, Bytes, Engine, Path, RankGpu};
 
-use super::super::message::{BenchReport, Kind, Point, Timed};
-use super::super::peers::{PeerRow, PeersFound};
-use super::super::row::rows_of;
+use super::super::message::{Effort, Kind, Point, Timed};
+use super::super::peers::PeerRow;
 use super::*;
 use crate::ranks::message::Ran;
 
@@ -23,58 +22,68 @@ fn gpu(number: usize) -> RankGpu {
     }
 }
 
-/// A rank whose every time is `us` more than what the kind takes.
-fn rank(number: usize, more: f64) -> BenchReport {
+fn effort() -> Effort {
+    Effort {
+        calls: 122,
+        warm_ups: 1,
+        replays: 2,
+        without_variants: None,
+    }
+}
+
+/// A rank whose every time is `more` than what the kind takes.
+fn rank(more: f64) -> Point {
     let timed = |kind, graph, us: f64| Timed {
         kind,
         graph,
         us: vec![us, us + more],
         wrong: None,
     };
-    BenchReport {
-        gpu: Some(gpu(number)),
-        points: vec![Point {
-            bytes: 8192,
-            ran: Ran {
-                engine: Engine::Cuda,
-                path: Path::Peer,
-                algorithm: AlgorithmName::OneShotPush,
-            },
-            timed: vec![
-                timed(Kind::Lanesum, true, 2.0),
-                timed(Kind::NoHeader, true, 1.9),
-                timed(Kind::FlagRound, true, 1.6),
-                timed(Kind::EmptyNode, true, 0.5),
-                timed(Kind::Lanesum, false, 6.0),
-            ],
-            missing: vec![(Kind::Bare, "this build has none".into())],
-        }],
+    Point {
+        bytes: 8192,
+        ran: Ran {
+            engine: Engine::Cuda,
+            path: Path::Peer,
+            algorithm: AlgorithmName::OneShotPush,
+        },
+        timed: vec![
+            timed(Kind::Lanesum, true, 2.0),
+            timed(Kind::NoHeader, true, 1.9),
+            timed(Kind::FlagRound, true, 1.6),
+            timed(Kind::EmptyNode, true, 0.5),
+            timed(Kind::Lanesum, false, 6.0),
+        ],
+        missing: vec![(Kind::Bare, "this build has none".into())],
     }
 }
 
-fn peers() -> PeersFound {
-    let row = |peer: &str, graph, choice: &str, us| PeerRow {
-        peer: peer.into(),
-        bytes: 8192,
-        graph,
-        choice: Some(choice.into()),
-        us: vec![us, us],
-        max_error: 0.003,
-    };
-    let missing = |bytes| Missing {
-        peer: "torch_symm_mem".into(),
-        variant: None,
-        ranks: 2,
-        bytes: Some(bytes),
-        missing: "it hangs".into(),
-    };
-    PeersFound {
-        rows: vec![
-            row("flashinfer_trtllm", true, "plain launches", 3.0),
-            row("flashinfer_vllm", true, "default", 2.5),
-            row("flashinfer_vllm", false, "default", 15.0),
-        ],
-        missing: vec![missing(8192), missing(43_008)],
+/// Two ranks of a run, on these GPUs.
+fn found(gpus: [usize; 2], points: &[Point]) -> Result<Found, String> {
+    let mut found = Found::new(2);
+    found.gpus.ranks = gpus.map(gpu).into();
+    found.efforts = vec![(8192, effort())];
+    found.add_size(&Job::made_up(), &effort(), points)?;
+    Ok(found)
+}
+
+fn add_peers(found: &mut Found) {
+    for (peer, graph, choice, us) in [
+        ("flashinfer_trtllm", true, "plain launches", 3.0),
+        ("flashinfer_vllm", true, "default", 2.5),
+        ("flashinfer_vllm", false, "default", 15.0),
+    ] {
+        let row = PeerRow {
+            peer: peer.into(),
+            bytes: 8192,
+            graph,
+            choice: Some(choice.into()),
+            us: vec![us, us],
+            max_error: 0.003,
+        };
+        found.add_peer(&Job::made_up(), &effort(), row);
+    }
+    for bytes in [8192, 43_008] {
+        found.lacks_peer("torch_symm_mem", Some(bytes), "/opt/lib/x.so hangs");
     }
 }
 
@@ -93,52 +102,61 @@ us a call: the device's time for a replay on its slowest rank, divided by its ca
                       flashinfer_vllm                                  15.00     15.00
 
   not timed: no guard at 8,192: this build has none
-  not timed: torch_symm_mem at 8,192; 43,008: it hangs
+  not timed: torch_symm_mem at 8,192; 43,008: x.so hangs
   checked: all of our results have the oracle's bits, and peers are right to their own rounding
 
 ";
 
 #[test]
 fn ours_stand_first_and_peers_from_the_fastest_on() {
-    let job = Job::made_up();
-    let mut found = rows_of(&job, 2, &[rank(1, 0.1), rank(2, 0.2)]).expect("ran the same");
-    found.add(&job, peers());
-    assert_eq!(of(&job, &found), TABLE);
+    let mut found = found([1, 2], &[rank(0.1), rank(0.2)]).expect("ran the same");
+    add_peers(&mut found);
+    assert_eq!(of(&Job::made_up(), &found), TABLE);
 }
 
 #[test]
 fn each_line_is_an_object_with_what_it_was_compared_with() {
-    let job = Job::made_up();
-    let mut found = rows_of(&job, 2, &[rank(1, 0.1), rank(2, 0.2)]).expect("ran the same");
-    found.add(&job, peers());
-    let lines = found.lines().expect("are written");
+    let mut found = found([1, 2], &[rank(0.1), rank(0.2)]).expect("ran the same");
+    let own = found.lines_from((0, 0)).expect("are written");
+    assert_eq!(own.len(), 5 + 1);
     assert_eq!(
-        lines[0],
-        r#"{"engine":"cuda","peer":"lanesum","path":"peer","algorithm":"one_shot_push","graph":true,"variant":null,"ranks":2,"bytes":8192,"dtype":"bf16","us":{"p50":2.0,"p99":2.2},"floor_us":1.6,"ratio_to_floor":1.25,"checked":true,"max_error":null,"stand_in":false}"#
+        own[0],
+        r#"{"kind":"row","engine":"cuda","peer":"lanesum","path":"peer","algorithm":"one_shot_push","graph":true,"variant":null,"ranks":2,"bytes":8192,"dtype":"bf16","calls":122,"replays":2,"us":{"p50":2.0,"p99":2.2},"floor_us":1.6,"ratio_to_floor":1.25,"checked":true,"max_error":null,"stand_in":false}"#
     );
-    assert_eq!(lines.len(), 5 + 3 + 1 + 2);
-    assert!(lines[2].contains(r#""variant":"flag_round""#) && lines[2].contains(r#""checked":null"#));
-    let last: serde_json::Value = serde_json::from_str(lines.last().expect("is there")).expect("is an object");
-    assert_eq!(last["missing"], "it hangs");
+    assert!(own[2].contains(r#""variant":"flag_round""#) && own[2].contains(r#""checked":null"#));
+    let told = (found.rows.len(), found.missing.len());
+    add_peers(&mut found);
+    let peers = found.lines_from(told).expect("are written");
+    assert_eq!(peers.len(), 3 + 2);
+    let kinds = |lines: &[String]| -> Vec<String> {
+        let kind =
+            |line: &String| serde_json::from_str::<serde_json::Value>(line).expect("an object")["kind"].to_string();
+        lines.iter().map(kind).collect()
+    };
+    assert_eq!(
+        kinds(&[own, peers].concat()).join(" "),
+        r#""row" "guard" "floor" "floor" "row" "missing" "peer" "peer" "peer" "missing" "missing""#
+    );
 }
 
 #[test]
 fn a_wrong_result_is_told_with_its_rank() {
-    let mut wrong = rank(2, 0.2);
-    wrong.points[0].timed[0].wrong = Some("pattern 3, element 5 is off".into());
-    let job = Job::made_up();
-    let found = rows_of(&job, 2, &[rank(1, 0.1), wrong]).expect("ran the same");
+    let mut wrong = rank(0.2);
+    wrong.timed[0].wrong = Some("call 100, element 5 is off".into());
+    let found = found([1, 2], &[rank(0.1), wrong]).expect("ran the same");
     assert_eq!(found.rows[0].checked, Some(false));
-    let text = of(&job, &found);
+    let text = of(&Job::made_up(), &found);
     assert!(text.contains("lanesum (one_shot_push) WRONG"), "{text}");
-    assert!(text.contains("WRONG: 8192 bytes, lanesum, rank 1: pattern 3"), "{text}");
+    let told = "8192 bytes, graph, lanesum, rank 1: call 100, element 5 is off";
+    assert!(text.contains(&format!("WRONG: {told}")), "{text}");
+    assert_eq!(found.wrong, Some((1, told.to_owned())));
 }
 
 #[test]
 fn a_stand_in_and_a_shared_gpu_are_said_first() {
     let mut job = Job::made_up();
     job.stand_in = true;
-    let found = rows_of(&job, 2, &[rank(1, 0.1), rank(1, 0.2)]).expect("ran the same");
+    let found = found([1, 1], &[rank(0.1), rank(0.2)]).expect("ran the same");
     let text = of(&job, &found);
     assert!(text.starts_with("ON A STAND-IN"), "{text}");
     assert!(text.contains("ranks share a GPU"), "{text}");
@@ -146,11 +164,33 @@ fn a_stand_in_and_a_shared_gpu_are_said_first() {
 }
 
 #[test]
+fn sizes_of_which_less_was_timed_are_told_apart() {
+    let mut found = found([1, 2], &[rank(0.1), rank(0.2)]).expect("ran the same");
+    let less = Effort {
+        calls: 9,
+        replays: 5,
+        ..effort()
+    };
+    found.efforts.push((43_008, less));
+    let text = of(&Job::made_up(), &found);
+    assert!(
+        text.contains("\n  122 calls a replay, 2 replays at 8,192\n  9 calls a replay, 5 replays at 43,008\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn ranks_that_ran_different_things_have_no_rows() {
-    let mut other = rank(2, 0.0);
-    other.points[0].ran.algorithm = AlgorithmName::TwoShotPush;
-    assert!(rows_of(&Job::made_up(), 2, &[rank(1, 0.0), other]).is_err());
-    let mut fewer = rank(2, 0.0);
-    fewer.points[0].timed.pop();
-    assert!(rows_of(&Job::made_up(), 2, &[rank(1, 0.0), fewer]).is_err());
+    let mut other = rank(0.0);
+    other.ran.algorithm = AlgorithmName::TwoShotPush;
+    assert!(found([1, 2], &[rank(0.0), other]).is_err());
+    let mut fewer = rank(0.0);
+    fewer.timed.pop();
+    assert!(found([1, 2], &[rank(0.0), fewer]).is_err());
+    let mut seldom = rank(0.0);
+    seldom.timed[3].us.pop();
+    assert!(found([1, 2], &[rank(0.0), seldom]).is_err());
+    let mut larger = rank(0.0);
+    larger.bytes += 64;
+    assert!(found([1, 2], &[rank(0.0), larger]).is_err());
 }

@@ -49,7 +49,7 @@ impl Play {
         self.run_until(ms);
         let line = serde_json::to_vec(message).expect("is written");
         let at = self.at(ms);
-        self.watch.said(rank, &line, at);
+        let _heard = self.watch.said(rank, &line, at);
     }
 
     fn change(&mut self, rank: usize, change: Change, ms: u64) {
@@ -302,7 +302,7 @@ fn silence_is_a_failure_but_waiting_for_others_is_not() {
 fn nonsense_is_a_failure() {
     let mut play = Play::met(1);
     let at = play.at(1);
-    play.watch.said(0, b"\xff hello", at);
+    let _heard = play.watch.said(0, b"\xff hello", at);
     let failure = play.failure(2);
     assert_eq!(failure.failed_ranks, [0]);
     assert!(failure.error.contains("means nothing"), "{}", failure.error);
