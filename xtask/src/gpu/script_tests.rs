@@ -48,7 +48,8 @@ impl Machine {
         }
         machine.program(
             "pack/lanesum",
-            r#"printf '{\n  "words": "%s",\n  "stand_in": false\n}\n' "$*""#,
+            r#"[ "$1" = bench ] && { printf '{"kind":"row","words":"%s","stand_in":false}\n' "$*" "again"; exit; }
+            printf '{\n  "words": "%s",\n  "stand_in": false\n}\n' "$*""#,
         );
         // Any library that is loaded here can stand for the driver's: it is only looked for.
         let maps = fs::read_to_string("/proc/self/maps").expect("procfs");
@@ -178,6 +179,10 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     assert_eq!(record["steps"][1]["tests"], serde_json::json!([2, 0]));
     let words = &record["steps"][6]["results"]["8"]["words"];
     assert_eq!(words, "verify-cycle --engine cuda --ranks 8 --json");
+    let lines = record["steps"][7]["results"]["lines"].as_array().expect("lines");
+    assert_eq!((lines.len(), &lines[1]["words"]), (2, &"again".into()));
+    let words = lines[0]["words"].as_str().expect("words");
+    assert!(words.starts_with("bench --engine cuda --ranks 2,4,8"), "{words}");
 }
 
 #[test]
@@ -213,6 +218,24 @@ fn whatever_is_not_right_fails_its_step() {
     assert!(text(&output).contains("in: test hangs ..."), "{}", text(&output));
     let calls = machine.calls();
     assert_eq!(calls.matches("control -d").count(), calls.matches("quit").count());
+}
+
+#[test]
+fn what_a_bench_has_measured_is_kept_when_it_fails() {
+    let machine = Machine::new("bench");
+    let lines = r#"{"kind":"row","stand_in":false}\n{"kind":"error","error":"rank 1 died"}\n"#;
+    machine.program("pack/lanesum", &format!("printf '{lines}'; exit 1"));
+    assert_eq!(machine.run(&["--no-mps"], &["bench"]).status.code(), Some(1));
+    let run = run_of(&machine.out());
+    assert_eq!(run.failed(), ["bench"]);
+    let record: serde_json::Value = serde_json::from_str(&run.record().expect("a record").json()).expect("JSON");
+    let results = &record["steps"][1]["results"]["lines"];
+    assert_eq!(
+        (&results[0]["kind"], &results[1]["error"]),
+        (&"row".into(), &"rank 1 died".into())
+    );
+    machine.program("pack/lanesum", "echo nothing");
+    assert_eq!(machine.run(&["--no-mps"], &["bench"]).status.code(), Some(1));
 }
 
 #[test]
