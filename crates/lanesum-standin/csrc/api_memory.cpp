@@ -22,10 +22,18 @@ bool still(Context* context, u64 address, u64 bytes, bool stores) {
     return false;
 }
 
-// Whether host memory is the driver's own; everything else is staged by the calling thread.
+bool of_host(const Range& range) { return range.origin == Origin::Host || range.origin == Origin::Registered; }
+
+// Whether host memory is the driver's own or registered; everything else is staged by the calling thread.
 bool pinned(const void* host) {
     Range range;
-    return find_range(reinterpret_cast<u64>(host), &range) && range.origin == Origin::Host;
+    return find_range(reinterpret_cast<u64>(host), &range) && of_host(range);
+}
+
+// Whether all the pages are mapped: for them `msync` does nothing else on Linux.
+bool mapped(u64 start, u64 bytes) {
+    const u64 page = start / 4096 * 4096;
+    return msync(place(page), start + bytes - page, MS_ASYNC) == 0;
 }
 
 CUresult copy_in(Context* context, Stream* stream, u64 to, const void* from, u64 bytes) {
@@ -151,10 +159,47 @@ LANESUM_API cuMemFreeHost(void* address) {
     return SUCCESS;
 }
 
+// Memory of the caller, who unregisters it before it is unmapped. Of the flags, PORTABLE (1) lets other devices in, too, and
+// DEVICEMAP (2) lets kernels in; the others are of memory that is not modelled.
+LANESUM_API cuMemHostRegister_v2(void* address, size_t bytes, unsigned flags) {
+    LANESUM_ENTER(cuMemHostRegister_v2);
+    LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
+    const u64 start = reinterpret_cast<u64>(address);
+    if (start == 0 || bytes == 0 || start + bytes < start || flags > 15) return INVALID_VALUE;
+    if (flags > 3) return NOT_SUPPORTED;
+    if (!mapped(start, bytes)) return INVALID_VALUE;
+    Range range, other;
+    range.start = start;
+    range.bytes = bytes;
+    range.origin = Origin::Registered;
+    range.owner = REGISTERED;
+    range.opener = context->device;
+    if ((flags & 2) != 0) range.readers = range.writers = (flags & 1) != 0 ? ~0ull : 1ull << context->device;
+    if (!add_apart(range, &other)) return of_host(other) ? ALREADY_REGISTERED : INVALID_VALUE;
+    ++counters().host_allocations;
+    return SUCCESS;
+}
+
+LANESUM_API cuMemHostUnregister(void* address) {
+    LANESUM_ENTER(cuMemHostUnregister);
+    LANESUM_CONTEXT;
+    if (const CUresult refused = refuse_unsafe()) return refused;
+    if (address == nullptr) return INVALID_VALUE;
+    const u64 start = reinterpret_cast<u64>(address);
+    Range range;
+    if (!find_range(start, &range) || range.start != start || range.origin != Origin::Registered) return NOT_REGISTERED;
+    if (const CUresult failed = settle(context)) return failed;
+    if (!remove_range(start, Origin::Registered, &range)) return NOT_REGISTERED;
+    --counters().host_allocations;
+    return SUCCESS;
+}
+
 LANESUM_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* address, unsigned flags) {
     LANESUM_ENTER(cuMemHostGetDevicePointer_v2);
     LANESUM_CONTEXT;
     if (out == nullptr || flags != 0 || !pinned(address)) return INVALID_VALUE;
+    if (!accessible(context->device, reinterpret_cast<u64>(address), 1, true)) return INVALID_VALUE;
     *out = reinterpret_cast<u64>(address);
     return SUCCESS;
 }
@@ -208,7 +253,7 @@ namespace {
 
 // CUpointer_attribute, those that anybody here may want.
 CUresult tell(const Range& range, int which, u64 address, void* out) {
-    const bool host = range.origin == Origin::Host;
+    const bool host = of_host(range);
     switch (which) {
         case 1: *static_cast<void**>(out) = &context_of(range.opener); return SUCCESS;  // CONTEXT
         case 2: *static_cast<unsigned*>(out) = host ? 1 : 2; return SUCCESS;            // MEMORY_TYPE

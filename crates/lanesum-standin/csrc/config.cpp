@@ -28,16 +28,25 @@ bool toggle(Words& words, bool& what) {
     return true;
 }
 
-bool lie(Words& words, Config& config) {
+bool kind(Words& words, Lie& lie) {
     static const std::map<std::string, Lie> kinds = {
         {"drop", Lie::Drop}, {"mirror", Lie::Mirror}, {"delay", Lie::Delay}, {"tear", Lie::Tear}};
-    int from, to;
-    std::string kind;
-    if (!device(words, from) || !device(words, to) || !(words >> kind)) return false;
-    const auto found = kinds.find(kind);
+    std::string word;
+    words >> word;
+    const auto found = kinds.find(word);
     if (found == kinds.end()) return false;
-    config.lies[from][to] = found->second;
+    lie = found->second;
     return true;
+}
+
+bool lie(Words& words, Config& config) {
+    int from, to;
+    return device(words, from) && device(words, to) && kind(words, config.lies[from][to]);
+}
+
+bool lie_host(Words& words, Config& config) {
+    int from;
+    return device(words, from) && kind(words, config.host_lies[from]);
 }
 
 bool refuse(Words& words, Config& config) {
@@ -89,6 +98,7 @@ const std::map<std::string, Setting>& settings() {
         {"ptx", [](Words& w, Config& c) { return toggle(w, c.ptx); }},
         {"refuse", refuse},
         {"lie", lie},
+        {"lie_host", lie_host},
         {"exclusive", [](Words& w, Config& c) { return mark(w, c.exclusive); }},
         {"prohibited", [](Words& w, Config& c) { return mark(w, c.prohibited); }},
         {"watchdog", [](Words& w, Config& c) { return mark(w, c.watchdog); }},

@@ -8,8 +8,10 @@
 namespace standin {
 
 const int DEVICES_MAX = 16;
+// Owners that are no device: of the driver's own memory of the host, and of the caller's, which is registered.
+const int HOST = -1, REGISTERED = -2;
 
-// What happens to stores of kernels on one device to memory of another.
+// What happens to stores of kernels on one device to memory of another, or to registered memory of the host.
 enum class Lie : u8 { None, Drop, Mirror, Delay, Tear };
 
 struct Failing {
@@ -32,6 +34,7 @@ struct Config {
     bool vmm = true, ipc = true, cubins = true, ptx = true;
     bool refused[DEVICES_MAX][DEVICES_MAX] = {};  // [accessing][owner]
     Lie lies[DEVICES_MAX][DEVICES_MAX] = {};      // [storing][owner]
+    Lie host_lies[DEVICES_MAX] = {};              // [storing]
     bool exclusive[DEVICES_MAX] = {}, prohibited[DEVICES_MAX] = {}, watchdog[DEVICES_MAX] = {};
     std::vector<Failing> failing;
     std::vector<u64> launch_errors;  // kernel executions of the process, from 1

@@ -98,6 +98,8 @@ const std::map<CUresult, std::pair<const char*, const char*>>& names() {
         {600, {"CUDA_ERROR_NOT_READY", "device not ready"}},
         {700, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
         {709, {"CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"}},
+        {712, {"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "part or all of the requested memory range is already mapped"}},
+        {713, {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "pointer does not correspond to a registered memory region"}},
         {719, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
         {800, {"CUDA_ERROR_NOT_PERMITTED", "operation not permitted"}},
         {801, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},

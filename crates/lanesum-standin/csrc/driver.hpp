@@ -34,6 +34,8 @@ enum Code : CUresult {
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     CONTEXT_IS_DESTROYED = 709,
+    ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713,
     LAUNCH_FAILED = 719,
     NOT_PERMITTED = 800,
     NOT_SUPPORTED = 801,
@@ -67,7 +69,8 @@ CUresult current(Context** context);
 
 // What lives in this process, for lanesumStandInLeaks.
 struct Counters {
-    // Handles are streams, events, graphs (from the beginning of their capture), executables and user objects.
+    // Handles are streams, events, graphs (from the beginning of their capture), executables and user objects. Registered memory
+    // counts as an allocation of the host.
     std::atomic<u64> allocations{0}, bytes{0}, handles{0}, host_allocations{0};
 };
 Counters& counters();

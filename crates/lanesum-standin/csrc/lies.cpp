@@ -60,8 +60,8 @@ class Post {
 }  // namespace
 
 bool lies_mirror(int owner) {
-    for (int device = 0; device < config().devices && owner >= 0; ++device) {
-        if (config().lies[device][owner] == Lie::Mirror) return true;
+    for (int device = 0; device < config().devices; ++device) {
+        if (lie_of(device, owner) == Lie::Mirror) return true;
     }
     return false;
 }

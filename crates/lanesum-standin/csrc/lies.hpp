@@ -4,8 +4,11 @@
 
 namespace standin {
 
-// Of stores on `device` to memory of `owner`, which is -1 for the host.
-inline Lie lie_of(int device, int owner) { return owner < 0 ? Lie::None : config().lies[device][owner]; }
+// Of stores on `device` to memory of `owner`.
+inline Lie lie_of(int device, int owner) {
+    if (owner == REGISTERED) return config().host_lies[device];
+    return owner == HOST ? Lie::None : config().lies[device][owner];
+}
 // Whether anybody's stores to memory of `owner` land in a private copy.
 bool lies_mirror(int owner);
 // Stores the word 50 ms from now, if the place is still there.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -74,6 +75,17 @@ Range* permitted(int device, u64 address, u64 size, bool stores) {
     return permits(*range, device, stores) ? range : nullptr;
 }
 
+// With the mutex held.
+void add(const Range& range) {
+    Range& added = ranges().all[range.start] = range;
+    if (lies_mirror(range.owner)) {
+        added.mirror.reset(new u8[range.bytes](), [](u8* bytes) { delete[] bytes; });
+        // Of memory that the caller has had before, a copy.
+        if (range.owner == REGISTERED) std::memcpy(added.mirror.get(), reinterpret_cast<void*>(range.start), range.bytes);
+    }
+    ++generation;
+}
+
 }  // namespace
 
 std::atomic<u64> generation{1};
@@ -130,11 +142,21 @@ Backing::~Backing() {
 
 void add_range(const Range& range) {
     std::lock_guard<std::shared_mutex> guard(ranges().mutex);
-    Range& added = ranges().all[range.start] = range;
-    if (lies_mirror(range.owner)) {
-        added.mirror.reset(new u8[range.bytes](), [](u8* bytes) { delete[] bytes; });
+    add(range);
+}
+
+bool add_apart(const Range& range, Range* other) {
+    std::lock_guard<std::shared_mutex> guard(ranges().mutex);
+    const auto next = ranges().all.lower_bound(range.start + range.bytes);
+    if (next != ranges().all.begin()) {
+        const Range& before = std::prev(next)->second;
+        if (before.start + before.bytes > range.start) {
+            *other = before;
+            return false;
+        }
     }
-    ++generation;
+    add(range);
+    return true;
 }
 
 bool remove_range(u64 start, Origin origin, Range* removed) {

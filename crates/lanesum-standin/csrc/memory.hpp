@@ -30,14 +30,14 @@ class Backing {
     bool counted_ = false;  // made here, so that it counts for the device's memory
 };
 
-enum class Origin : u8 { Allocation, Mapping, Ipc, Host };
+enum class Origin : u8 { Allocation, Mapping, Ipc, Host, Registered };
 
 // What a live range of addresses is.
 struct Range {
     u64 start = 0, bytes = 0;
     Origin origin = Origin::Host;
     std::shared_ptr<Backing> backing;  // null for host memory
-    int owner = -1;                    // device; -1 for the host
+    int owner = HOST;                  // device, HOST or REGISTERED
     int opener = -1;                   // device that mapped it
     u64 readers = 0, writers = 0;      // bits of devices
     std::shared_ptr<u8> mirror;        // where stores go that lie, see Lie::Mirror
@@ -45,6 +45,8 @@ struct Range {
 
 // All ranges of this process.
 void add_range(const Range& range);
+// The same, unless it overlaps one: that is `other` then.
+bool add_apart(const Range& range, Range* other);
 // Whether a range of this origin started there; it is gone then.
 bool remove_range(u64 start, Origin origin, Range* removed);
 bool find_range(u64 address, Range* found);

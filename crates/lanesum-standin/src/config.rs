@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// What happens to stores of kernels on one device to memory of another.
+/// What happens to stores of kernels on one device to memory of another, or to registered memory of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// They are lost.
@@ -15,6 +15,17 @@ pub enum Lie {
     Delay,
     /// Their low half lands.
     Tear,
+}
+
+impl Lie {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Mirror => "mirror",
+            Self::Delay => "delay",
+            Self::Tear => "tear",
+        }
+    }
 }
 
 /// A machine and its driver, to be written to a file that the stand-in reads.
@@ -111,13 +122,13 @@ impl Config {
 
     /// Stores of kernels on `device` to memory of `owner` do not arrive as they should.
     pub fn lie(self, device: usize, owner: usize, lie: Lie) -> Self {
-        let kind = match lie {
-            Lie::Drop => "drop",
-            Lie::Mirror => "mirror",
-            Lie::Delay => "delay",
-            Lie::Tear => "tear",
-        };
-        self.line(format!("lie {device} {owner} {kind}"))
+        self.line(format!("lie {device} {owner} {}", lie.word()))
+    }
+
+    /// Stores of kernels on `device` to memory of the host that the caller has registered do not arrive as they should; those to
+    /// the driver's own memory of the host do.
+    pub fn lie_host(self, device: usize, lie: Lie) -> Self {
+        self.line(format!("lie_host {device} {}", lie.word()))
     }
 
     /// Only one process at a time may have a context on `device`.

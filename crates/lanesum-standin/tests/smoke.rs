@@ -16,6 +16,13 @@ use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+const LIES: [(Lie, &str); 4] = [
+    (Lie::Drop, "drop"),
+    (Lie::Mirror, "mirror"),
+    (Lie::Delay, "delay"),
+    (Lie::Tear, "tear"),
+];
+
 /// A compiled program, with the folder that it lies in.
 type Program = OnceLock<(TempDir, PathBuf)>;
 
@@ -150,16 +157,30 @@ fn an_access_outside_every_allocation_is_noticed() {
 #[test]
 fn lies_are_told() {
     goes_well(&Config::new(), "lie", "w2.ptx", "none");
-    for (lie, name) in [
-        (Lie::Drop, "drop"),
-        (Lie::Mirror, "mirror"),
-        (Lie::Delay, "delay"),
-        (Lie::Tear, "tear"),
-    ] {
+    for (lie, name) in LIES {
         goes_well(&Config::new().lie(0, 1, lie), "lie", "w2.ptx", name);
     }
     goes_well(&Config::new().lie(0, 1, Lie::Mirror), "unheard", "w2.ptx", "");
     goes_well(&Config::new().lie(0, 1, Lie::Drop), "unheard", "w2.ptx", "");
+}
+
+#[test]
+fn host_memory_is_registered() {
+    goes_well(&Config::new(), "registering", "w2.ptx", "");
+    let config = Config::new().fail("cuMemHostRegister_v2", 3, 2);
+    goes_well(&config, "registering", "w2.ptx", "second 2");
+    goes_well(&Config::new(), "registered", "w2.ptx", "none");
+}
+
+#[test]
+fn lies_are_told_of_registered_memory_alone() {
+    for (lie, name) in LIES {
+        goes_well(&Config::new().lie_host(0, lie), "registered", "w2.ptx", name);
+        // The driver's own memory of the host, and that of devices.
+        goes_well(&Config::new().lie_host(0, lie), "sums", "w2.ptx", "2");
+    }
+    // Rank 0 lies to devices, and this is none.
+    goes_well(&Config::new().lie(0, 1, Lie::Drop), "registered", "w2.ptx", "none");
 }
 
 #[test]

@@ -23,6 +23,7 @@ macro_rules! table {
     ($(fn $name:ident($($argument:ty),*);)+) => {
         /// The driver's functions.
         #[allow(non_snake_case, reason = "the driver's own names")]
+        #[expect(dead_code, reason = "nobody registers host memory yet")]
         pub(crate) struct Table {
             $( pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Code, )+
             /// Whether this is the stand-in of the tests.
@@ -77,6 +78,8 @@ table! {
     fn cuMemsetD32Async(DevicePointer, c_uint, usize, StreamHandle);
     fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
     fn cuMemFreeHost(*mut c_void);
+    fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
+    fn cuMemHostUnregister(*mut c_void);
     fn cuMemHostGetDevicePointer_v2(*mut DevicePointer, *mut c_void, c_uint);
     fn cuStreamCreate(*mut StreamHandle, c_uint);
     fn cuStreamDestroy_v2(StreamHandle);

@@ -6,6 +6,7 @@
 
 #include "graphs.hpp"
 #include "processes.hpp"
+#include "registered.hpp"
 
 namespace {
 
@@ -99,22 +100,24 @@ u64 proof_word(u64 nonce, u32 from, u32 to, u32 index) {
     return word ^ word >> 27;
 }
 
-// How many words of rank 0's proof have reached rank 1: whole ones, and low halves alone.
+// How many words of a rank's proof have reached the other's inbox, which the owner's device or the host reads: whole ones, and
+// low halves alone.
 void arrived(Rank& owner, u64 nonce, u32* whole, u32* torn) {
     OK(cuCtxSetCurrent(owner.context));
+    const u32 from = 1 - owner.rank;
     std::vector<u64> words(LANESUM_PROOF_WORDS);
-    const CUdeviceptr at = owner.inbox.at + offsetof(Inbox, proof);
+    const CUdeviceptr at = owner.inboxes[owner.rank] + offsetof(Inbox, proof) + from * LANESUM_PROOF_WORDS * 8;
     OK(cuMemcpyDtoH_v2(words.data(), at, words.size() * 8));
     *whole = *torn = 0;
     for (u32 index = 0; index < LANESUM_PROOF_WORDS; ++index) {
-        const u64 wanted = proof_word(nonce, 0, 1, index);
+        const u64 wanted = proof_word(nonce, from, owner.rank, index);
         *whole += words[index] == wanted;
         *torn += words[index] == static_cast<u32>(wanted);
     }
 }
 
-void lies(const std::vector<char>& image, const std::string& kind) {
-    std::vector<Rank> ranks = ranks_here(2, image);
+// Rank 0 lies to rank 1.
+void prove_both(std::vector<Rank>& ranks, const std::string& kind) {
     u32 whole, torn;
     ranks[0].prove(99);
     arrived(ranks[1], 99, &whole, &torn);
@@ -126,10 +129,29 @@ void lies(const std::vector<char>& image, const std::string& kind) {
     EXPECT(whole == (kind == "none" || kind == "delay" ? all : 0));
     // The other direction tells the truth.
     ranks[1].prove(5);
-    std::vector<u64> words(1);
-    OK(cuCtxSetCurrent(ranks[0].context));
-    OK(cuMemcpyDtoH_v2(words.data(), ranks[0].inbox.at + offsetof(Inbox, proof) + LANESUM_PROOF_WORDS * 8, 8));
-    EXPECT(words[0] == proof_word(5, 1, 0, 0));
+    arrived(ranks[0], 5, &whole, &torn);
+    EXPECT(whole == all);
+}
+
+void lies(const std::vector<char>& image, const std::string& kind) {
+    std::vector<Rank> ranks = ranks_here(2, image);
+    prove_both(ranks, kind);
+}
+
+// The same through memory of the host, which each rank has mapped and registered for itself.
+void registered(const std::vector<char>& image, const std::string& kind) {
+    std::vector<Rank> ranks = ranks_here(2, image);
+    Pages pages(inbox_bytes(2), 2);
+    for (Rank& rank : ranks) pages.let_in(rank);
+    prove_both(ranks, kind);
+    if (kind == "none") sum_here(ranks, 1000, 1);
+    u64 before[4], after[4];
+    lanesumStandInLeaks(before);
+    for (Rank& rank : ranks) pages.put_out(rank);
+    lanesumStandInLeaks(after);
+    EXPECT(before[3] == after[3] + 2 && std::memcmp(before, after, 3 * sizeof(u64)) == 0);
+    // What is not registered any more is no place for a device.
+    EXPECT_CODE(ranks[1].try_to_prove(1), 700);
 }
 
 // Nothing of rank 0 reaches rank 1, which gives up; and tells rank 0 truthfully.
@@ -316,6 +338,8 @@ int main(int count, char** arguments) {
     else if (what == "bounds") bounds(image);
     else if (what == "lie") lies(image, argument);
     else if (what == "unheard") unheard(image);
+    else if (what == "registered") registered(image, argument);
+    else if (what == "registering") registering(argument);
     else if (what == "code") codes(image, argument);
     else if (what == "exclusive") exclusive();
     else if (what == "launch_error") launch_error(image);
