@@ -176,11 +176,11 @@ LANESUM_API cuGraphLaunch(Executable* executable, Stream* handle) {
     const auto program = executable->program;
     const auto before = executable->last, end = std::make_shared<Mark>();
     executable->last = end;
-    return stream->enqueue([program, before, end](bool alive) {
+    const auto run = [program, before](bool alive) {
         if (before != nullptr) before->wait();
         for (const Operation& operation : program->operations) operation(alive);
-        end->reach();
-    });
+    };
+    return stream->enqueue(run, end);
 }
 
 LANESUM_API cuUserObjectCreate(UserObject** out, void* pointer, void (*destroy)(void*), unsigned count, unsigned flags) {

@@ -83,15 +83,18 @@ void Stream::serve() {
     for (;;) {
         changed.wait(guard, [this] { return !queue.empty() || closing; });
         if (queue.empty()) break;
+        std::shared_ptr<Mark> end;
         {
-            const Operation operation = std::move(queue.front());
+            const Enqueued next = std::move(queue.front());
+            end = next.end;
             queue.pop_front();
             guard.unlock();
-            operation(context->dead.load() == 0);
+            next.operation(context->dead.load() == 0);
         }
         guard.lock();
         ++done;
         changed.notify_all();
+        if (end != nullptr) end->reach();
     }
     guard.unlock();
     delete this;
@@ -108,12 +111,16 @@ bool Stream::is_idle() {
     return done == queued;
 }
 
-CUresult Stream::enqueue(Operation operation) {
+CUresult Stream::enqueue(Operation operation, std::shared_ptr<Mark> end) {
     std::lock_guard<std::mutex> guard(mutex);
-    queue.push_back(std::move(operation));
+    queue.push_back({std::move(operation), std::move(end)});
     ++queued;
     changed.notify_all();
     return SUCCESS;
+}
+
+CUresult Stream::mark(std::shared_ptr<Mark> here) {
+    return enqueue([](bool) {}, std::move(here));
 }
 
 void Stream::close() {
@@ -140,7 +147,7 @@ CUresult settle(Context* context) {
         for (Stream* stream : streams) {
             if (stream->context != context) continue;
             auto mark = std::make_shared<Mark>();
-            stream->enqueue([mark](bool) { mark->reach(); });
+            stream->mark(mark);
             marks.push_back(mark);
         }
     }
@@ -238,7 +245,7 @@ LANESUM_API cuEventRecord(Event* event, Stream* handle) {
         if (known().events.count(event) == 0) return INVALID_HANDLE;
         event->recorded = std::move(recorded);
     }
-    return captured ? SUCCESS : stream->enqueue([mark](bool) { mark->reach(); });
+    return captured ? SUCCESS : stream->mark(mark);
 }
 
 LANESUM_API cuStreamWaitEvent(Stream* handle, Event* event, unsigned flags) {

@@ -35,13 +35,18 @@ struct Point {
     std::vector<Node*> after;
 };
 
+struct Enqueued {
+    Operation operation;
+    std::shared_ptr<Mark> end;  // may be null
+};
+
 struct Stream {
     Context* const context;
     const bool blocking;  // the NULL stream would wait for it
     std::shared_ptr<Capture> capture;  // see captures.cpp
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<Operation> queue;
+    std::deque<Enqueued> queue;
     u64 queued = 0, done = 0;
     bool closing = false;
 
@@ -49,7 +54,11 @@ struct Stream {
     // Returns once everything enqueued before has run.
     void drain();
     bool is_idle();
-    CUresult enqueue(Operation operation);
+    // `end` is reached once the operation counts as done, so that who has seen it, through whatever, finds the stream idle if
+    // nothing follows: the driver's query is of operations that have completed. An operation must reach no mark itself.
+    CUresult enqueue(Operation operation, std::shared_ptr<Mark> end = nullptr);
+    // A point behind all that was enqueued before.
+    CUresult mark(std::shared_ptr<Mark> here);
     // The worker ends after the last operation and deletes the stream.
     void close();
 

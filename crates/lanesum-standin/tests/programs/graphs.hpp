@@ -212,6 +212,7 @@ void at_once(std::vector<Rank>& ranks) {
     EXPECT_CODE(cuStreamQuery(second), 600);
     gate.open();
     OK(cuStreamSynchronize(second));
+    // What `second` waited for has completed.
     OK(cuStreamQuery(behind));
     expect_words(at, 5);
 }

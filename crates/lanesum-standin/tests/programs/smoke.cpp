@@ -278,6 +278,15 @@ void events(const std::vector<char>& image) {
     for (const u32 word : words) EXPECT(word == 9);
     OK(cuEventElapsedTime(&milliseconds, done, later));
     EXPECT(milliseconds >= 0);
+    // Whoever has seen the end of the last operation, or of all, finds the stream idle.
+    for (int round = 0; round < 500; ++round) {
+        OK(cuEventRecord(done, follower));
+        OK(cuEventSynchronize(done));
+        OK(cuStreamQuery(follower));
+        OK(cuMemsetD32Async(buffers[0], 9, 16, follower));
+        OK(cuCtxSynchronize());
+        OK(cuStreamQuery(follower));
+    }
     OK(cuEventDestroy_v2(done));
     OK(cuEventDestroy_v2(later));
     OK(cuStreamDestroy_v2(follower));
