@@ -11,7 +11,7 @@ inline Lie lie_of(int device, int owner) {
 }
 // Whether anybody's stores to memory of `owner` land in a private copy.
 bool lies_mirror(int owner);
-// Stores the word 50 ms from now, if the place is still there.
+// Stores the word half a second from now, if the place is still there.
 void store_late(int device, void* to, u32 size, u64 word);
 
 }  // namespace standin

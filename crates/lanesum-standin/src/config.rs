@@ -11,7 +11,7 @@ pub enum Lie {
     Drop,
     /// They land in a copy that only kernels of the storing process read.
     Mirror,
-    /// They land 50 ms late.
+    /// They land half a second late.
     Delay,
     /// Their low half lands.
     Tear,

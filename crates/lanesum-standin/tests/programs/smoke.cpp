@@ -124,8 +124,11 @@ void prove_both(std::vector<Rank>& ranks, const std::string& kind) {
     const u32 all = LANESUM_PROOF_WORDS;
     EXPECT(whole == (kind == "none" ? all : 0));
     EXPECT(torn == (kind == "tear" ? all : 0));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    arrived(ranks[1], 99, &whole, &torn);
+    // What is delayed comes after all; nothing else changes in that time.
+    for (int tries = 0; tries < (kind == "delay" ? 2000 : 70) && whole != all; ++tries) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        arrived(ranks[1], 99, &whole, &torn);
+    }
     EXPECT(whole == (kind == "none" || kind == "delay" ? all : 0));
     // The other direction tells the truth.
     ranks[1].prove(5);
@@ -310,6 +313,15 @@ void numbers() {
     EXPECT(round_half(-INFINITY) == 0xFC00);
 }
 
+// Returns once all lanes of rank 0 have told the owner of the inbox that they run.
+void await_headers(Rank& owner) {
+    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];
+    for (u32 lane = 0; lane < LANES;) {
+        OK(cuMemcpyDtoH_v2(headers, owner.inbox.at + offsetof(Inbox, headers), sizeof headers));
+        if ((headers[0][lane][0] | headers[1][lane][0]) != 0) ++lane;
+    }
+}
+
 // With two places on the device, two lanes of one rank take them; the other rank can't start while the first waits for it.
 void resident(const std::vector<char>& image) {
     OK(cuInit(0));
@@ -321,7 +333,7 @@ void resident(const std::vector<char>& image) {
     CUdeviceptr buffers[2];
     for (Rank& rank : ranks) OK(cuMemAlloc_v2(&buffers[rank.rank], 400));
     OK(ranks[0].start(ranks[0].sum("f32_sum"), buffers[0], buffers[0], 100, 100));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    await_headers(ranks[1]);
     OK(ranks[1].start(ranks[1].sum("f32_sum"), buffers[1], buffers[1], 100, 100));
     OK(cuStreamSynchronize(ranks[0].stream));
     OK(cuStreamSynchronize(ranks[1].stream));
