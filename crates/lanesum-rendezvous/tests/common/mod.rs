@@ -1,11 +1,13 @@
 //! Meetings for tests: ranks as threads, each test in a directory of its own.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lanesum_rendezvous::{Join, Meeting, Refusal, RendezvousError, meet};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// Long enough for a slow machine, where a test expects success.
 pub const PATIENT: Duration = Duration::from_secs(20);
@@ -73,6 +75,14 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, RendezvousError>) -> Refusa
 
 pub fn packet_socket() -> std::os::fd::OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+}
+
+/// Stops a process. Returns once all its threads stand still: the one that takes the signal may be another than the one that
+/// works, which goes on until then.
+pub fn stop(process: &Child) {
+    let process = Pid::from_child(process);
+    kill_process(process, Signal::STOP).unwrap();
+    waitid(WaitId::Pid(process), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).unwrap();
 }
 
 /// Connects as a stranger as soon as somebody serves.
