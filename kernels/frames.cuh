@@ -1,4 +1,4 @@
-// Frames: how elements travel, and where they lie in an inbox.
+// Frames: how elements travel, and where they lie in a region.
 //
 // A frame is two packets of 8 bytes, side by side: 12 bytes of payload (three words) and the tag of its exchange twice.
 //
@@ -9,7 +9,7 @@
 // one after the other, so both tags are compared. 6 bytes in 8 carry a quarter less over the link than 4 in 8 would; the price is
 // a tag that comes round every 2^16 exchanges of a lane, and a sweep every 2^14.
 //
-// Tags are the low bits of the epoch. Half e mod 2 of an inbox is swept 2^LANESUM_SWEEP_BITS epochs apart, so no packet outlives
+// Tags are the low bits of the epoch. Half e mod 2 of a region is swept 2^LANESUM_SWEEP_BITS epochs apart, so no packet outlives
 // its tag (docs/memory-model.md).
 #pragma once
 #include "numbers.cuh"
@@ -84,7 +84,7 @@ LANESUM_DEVICE u32 tag_difference(Pair pair, u32 tag) {
 #endif
 }
 
-// Into an inbox.
+// Into a region.
 LANESUM_DEVICE void push(u64* slot, Pair pair) {
 #ifdef LANESUM_MUTANT_RELAXED_TAG
     write<u32>(reinterpret_cast<u32*>(slot) + 1, static_cast<u32>(pair.first >> 32));
@@ -103,19 +103,22 @@ LANESUM_DEVICE bool sweeps(u64 epoch) {
 #endif
 }
 
-// Where the slots of this block's lane start, in words, in the half of an epoch.
-template <int W>
+// Where the slots of this block's lane start in every region, in words, in the half of an epoch.
 LANESUM_DEVICE u64 lane_offset(const Launch& launch, u64 epoch) {
-    return static_cast<u64>(half_of(epoch) * launch.lanes + block_index()) * (W * 2 * launch.capacity);
+    return static_cast<u64>(half_of(epoch) * launch.lanes + block_index()) * (2 * launch.capacity);
 }
 
 // Half `epoch - 1` was read completely, and nobody writes there before it has seen this lane's header of `epoch`.
 template <int W>
 LANESUM_COLD void sweep(const Launch& launch, u64 epoch) {
     const Pair stale = pack(Frame{{0, 0, 0}}, tag_of(epoch - 1));
-    u64* const slots = launch.inboxes[launch.position]->data + lane_offset<W>(launch, epoch - 1);
-    for (u32 index = thread_index(); index < W * launch.capacity; index += thread_count()) {
-        store_pair(slots + 2 * static_cast<u64>(index), stale);
+    LANESUM_ROLLED
+    for (u32 leaf = 0; leaf < W; ++leaf) {
+        u64* const slots = launch.sources[leaf] + lane_offset(launch, epoch - 1);
+        LANESUM_ROLLED
+        for (u32 index = thread_index(); index < launch.capacity; index += thread_count()) {
+            store_pair(slots + 2 * static_cast<u64>(index), stale);
+        }
     }
     // Before the header, which the peers' next writes follow; they fence after they have seen it. Behind the barrier: the thread
     // that posts the header fences what all have stored.

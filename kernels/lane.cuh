@@ -33,15 +33,10 @@ struct Exchange {
     u8* output;
     u64 first;        // frame of the message
     u64 epoch;
-    u64 offset;       // of the lane's slots in each inbox, in words
+    u64 offset;       // of the lane's slots in each region, in words
     u32 count;        // frames
     u32 plain;        // of these, whole ones in aligned memory, before the others
     u32 tag;
-
-    // Where the frames of leaf `from` stand in the inbox of leaf `owner`.
-    LANESUM_DEVICE u64* slots(const Launch& launch, u32 owner, u32 from) const {
-        return launch.inboxes[owner]->data + offset + static_cast<u64>(2 * from * launch.capacity);
-    }
 };
 
 // Frame `index` of an exchange.
@@ -128,18 +123,19 @@ LANESUM_DEVICE bool meet(const Launch& launch, const Exchange& exchange, bool& t
     return true;
 }
 
-// Frame `index` of all leaves as soon as all are there; this rank's own comes the same way.
+// Frame `index` of all leaves as soon as all are there; this rank's own comes through memory too.
 template <int W, int G>
 LANESUM_DEVICE bool gather(const Launch& launch, const Exchange& exchange, u32 index, Pair (&pairs)[W], Trouble& trouble) {
     trouble = Trouble{0, 0, 0};
-    const u64* const slots = exchange.slots(launch, launch.position, 0) + 2 * index;
-    const u64 stride = 2 * launch.capacity;
+    const u64* slots[W];
+    LANESUM_UNROLL
+    for (int leaf = 0; leaf < W; ++leaf) slots[leaf] = launch.sources[leaf] + exchange.offset + 2 * index;
     Wait wait = {exchange.epoch, 0};
     u32 polls = LANESUM_POLL_BUDGET;
     LANESUM_ROLLED
     for (;;) {
         LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) pairs[leaf] = load_pair(slots + leaf * stride);
+        for (int leaf = 0; leaf < W; ++leaf) pairs[leaf] = load_pair(slots[leaf]);
         u32 difference = 0;
         LANESUM_UNROLL
         for (int leaf = 0; leaf < W; ++leaf) difference |= tag_difference(pairs[leaf], exchange.tag);
@@ -259,7 +255,7 @@ LANESUM_DEVICE void run(const Launch& launch) {
         const bool sweeping = sweeps(exchange.epoch);
         if LANESUM_RARE (sweeping) sweep<W>(launch, exchange.epoch);
         exchange.tag = tag_of(exchange.epoch);
-        exchange.offset = lane_offset<W>(launch, exchange.epoch);
+        exchange.offset = lane_offset(launch, exchange.epoch);
         if (is_watcher()) {
             well = meet<W, G>(launch, exchange, told);
         } else {

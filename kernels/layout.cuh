@@ -57,8 +57,8 @@ struct Mapped {
     u64 ignored3[12];
 };
 
-// Memory of a rank that its peers write and only it reads. `data` of [2 halves][lanes][leaves][capacity] frames
-// follows, two words each. What calls use is ordered by the leaves of the tree; ranks are named where something goes wrong.
+// Memory of a rank that its peers write and only it reads. `data` of [leaves][2 halves][lanes][capacity] frames follows, two words
+// each: a region for each leaf. What calls use is ordered by the leaves of the tree; ranks are named where something goes wrong.
 struct Inbox {
     u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];  // by leaf; low half of the epoch below the digest
     Record alerts[LANESUM_WORLD_MAX];                      // by rank: why a peer has failed
@@ -89,7 +89,12 @@ struct Launch {
     u64 program;   // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
     Local* local;
     Mapped* mapped;
-    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too; for headers and alerts
+    // By leaf: the region where this rank writes frames for that leaf, and the one where it reads that leaf's frames, which it
+    // writes only to sweep. For its own leaf both are the place where its own frames stand, in its inbox or anywhere else. Aligned,
+    // so that kernels load two at once.
+    alignas(16) u64* targets[LANESUM_WORLD_MAX];
+    alignas(16) u64* sources[LANESUM_WORLD_MAX];
 };
 
 // A notice to all peers, or a proof of access to them.
@@ -100,6 +105,7 @@ struct Notice {
     u32 world;
     Local* local;
     Inbox* inboxes[LANESUM_WORLD_MAX];  // by rank
+    u64* seen;  // [LANESUM_WORLD_MAX][LANESUM_PROOF_WORDS] for what this device reads of the proofs in its own inbox; null to write
 };
 
 #define EMPTY 0
@@ -128,7 +134,7 @@ struct Notice {
 static_assert(sizeof(Lane) == 16 && sizeof(Local) == 640, "Local");
 static_assert(sizeof(Record) == 160, "Record");
 static_assert(sizeof(Mapped) == 384, "Mapped");
-static_assert(sizeof(Launch) == 208, "Launch");
-static_assert(sizeof(Notice) == 96, "Notice");
+static_assert(sizeof(Launch) == 336, "Launch");
+static_assert(sizeof(Notice) == 104, "Notice");
 // Everything before the data is 40 KiB: 4 KiB of headers, 4 KiB with alerts, 32 KiB of proofs.
 static_assert(sizeof(Inbox) == 40 * 1024 + 16, "Inbox");

@@ -34,13 +34,26 @@ LANESUM_DEVICE u64 proof_word(u64 nonce, u32 from, u32 to, u32 index) {
     return word ^ word >> 27;
 }
 
-// prove: writes this rank's proof into every peer's inbox, with the stores that calls use. One block of any size.
+// What this rank's device reads of its peers' proofs, with the loads that frames get.
+LANESUM_DEVICE void read_proofs(const Notice& notice) {
+    const Inbox* const own = notice.inboxes[notice.rank];
+    for (u32 peer = 0; peer < notice.world; ++peer) {
+        for (u32 index = 2 * thread_index(); index < LANESUM_PROOF_WORDS; index += 2 * thread_count()) {
+            store_pair(notice.seen + peer * LANESUM_PROOF_WORDS + index, load_pair(&own->proof[peer][index]));
+        }
+    }
+}
+
+// prove: writes this rank's proof into every peer's inbox, with the stores that frames get; or, given a place for what is seen, reads
+// those of its peers. One block of any size.
 LANESUM_DEVICE void prove(const Notice& notice) {
+    if (notice.seen != nullptr) return read_proofs(notice);
     for (u32 peer = 0; peer < notice.world; ++peer) {
         if (peer == notice.rank) continue;
-        for (u32 index = thread_index(); index < LANESUM_PROOF_WORDS; index += thread_count()) {
-            store_relaxed(&notice.inboxes[peer]->proof[notice.rank][index],
-                          proof_word(notice.nonce, notice.rank, peer, index));
+        for (u32 index = 2 * thread_index(); index < LANESUM_PROOF_WORDS; index += 2 * thread_count()) {
+            const Pair pair = {proof_word(notice.nonce, notice.rank, peer, index),
+                               proof_word(notice.nonce, notice.rank, peer, index + 1)};
+            store_pair(&notice.inboxes[peer]->proof[notice.rank][index], pair);
         }
     }
 }

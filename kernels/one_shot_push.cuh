@@ -1,14 +1,14 @@
-// one_shot_push: every rank writes its input into every peer's inbox and sums what comes into its own.
+// one_shot_push: every rank writes its input to every rank, itself too, and sums what comes.
 //
 //   one exchange of a lane (lane.cuh), of at most `capacity` frames; the header of epoch e is posted:
-//     1  push: frame i of the input, tagged with e, to slot (e mod 2, lane, own leaf, i) of every inbox, the own one too, so
+//     1  push: frame i of the input, tagged with e, to slot (e mod 2, lane, i) of the targets of all leaves, the own one too, so
 //        that all leaves are alike in what follows
 //     2  frame i: poll its slots of all leaves together until all carry e's tag; combine in the order of the tree, round once,
 //        write to the output
 //
 // Bytes: 16 (W - 1) for each 12 of the message out of each rank, and as many in; one hop.
-// Who writes what: a rank writes its output, its `Local`, its `Mapped`, and in each peer's inbox only what is marked with its
-// own rank.
+// Who writes what: a rank writes its output, its `Local`, its `Mapped`, the place of its own frames, and in each peer's inbox only
+// what is marked with its own rank or leaf.
 // Scopes: packets and headers are relaxed, at system scope. Each is judged by the value that was read, so no order among them
 // is needed (docs/memory-model.md).
 // Reuse: step 1 of e overwrites what step 1 of e - 2 wrote. A rank has seen the peer's header of e - 1, which that peer's lane
@@ -28,9 +28,9 @@ struct OneShotPush {
         LANESUM_ROLLED
         for (;;) {
             const Pair pair = pack(own, exchange.tag);
-            const u64 place = exchange.offset + 2 * (launch.position * launch.capacity + index);
+            const u64 place = exchange.offset + 2 * index;
             LANESUM_UNROLL
-            for (int leaf = 0; leaf < W; ++leaf) push(launch.inboxes[leaf]->data + place, pair);
+            for (int leaf = 0; leaf < W; ++leaf) push(launch.targets[leaf] + place, pair);
             index += mover_count();
             if LANESUM_USUAL (index >= exchange.count) break;
             own = load_frame<D>(launch, exchange, index);

@@ -2,10 +2,10 @@
 //
 //   one exchange of a lane (lane.cuh), of at most W * capacity / 2 frames; leaf s owns the shard of `ceil(count / W)` frames that
 //   starts at s times as many, cut at the end; the header of epoch e is posted:
-//     1  push: frame j of each shard, tagged with e, to slot (e mod 2, lane, own leaf, j) of its owner
+//     1  push: frame j of each shard, tagged with e, to slot (e mod 2, lane, j) of the target of its owner
 //     2  frame j of the own shard: poll its slots of all leaves together until all carry e's tag; combine in the order of the
-//        tree, round once, write to the output, and push the result to slot (e mod 2, lane, own leaf, capacity / 2 + j) of
-//        every peer
+//        tree, round once, write to the output, and push the result to slot (e mod 2, lane, capacity / 2 + j) of the
+//        target of every peer
 //     3  every other frame: poll its owner's result until it carries e's tag; write to the output
 //
 // Bytes: 2 * 16 (W - 1) / W for each 12 of the message out of each rank, and as many in; two hops. The same bits as one_shot_push:
@@ -35,7 +35,7 @@ struct TwoShotPush {
     LANESUM_DEVICE static bool await_result(const Launch& launch, const Exchange& exchange, Place place, Pair& pair,
                                             Trouble& trouble) {
         trouble = Trouble{0, 0, 0};
-        const u64* const slot = exchange.slots(launch, launch.position, place.owner) + launch.capacity + 2 * place.index;
+        const u64* const slot = launch.sources[place.owner] + exchange.offset + launch.capacity + 2 * place.index;
         Wait wait = {exchange.epoch, 0};
         u32 polls = LANESUM_POLL_BUDGET;
         LANESUM_ROLLED
@@ -59,10 +59,10 @@ struct TwoShotPush {
         if LANESUM_RARE (!gather<W, G>(launch, exchange, index, pairs, trouble)) return false;
         const Frame result = combine<D, O, W>(launch, pairs);
         const Pair pair = pack(result, exchange.tag);
-        const u64 place = exchange.offset + 2 * (launch.position * launch.capacity + index) + launch.capacity;
+        const u64 place = exchange.offset + launch.capacity + 2 * index;
         LANESUM_UNROLL
         for (int leaf = 0; leaf < W; ++leaf) {
-            if (leaf != launch.position) push(launch.inboxes[leaf]->data + place, pair);
+            if (leaf != launch.position) push(launch.targets[leaf] + place, pair);
         }
         store_frame<D>(launch, exchange, at, result);
         return true;
@@ -79,12 +79,12 @@ struct TwoShotPush {
             const Place place = place_of(at, shard);
             if (place.owner == launch.position) continue;
             if (at != mover_index()) own = load_frame<D>(launch, exchange, at);
-            push(exchange.slots(launch, place.owner, launch.position) + 2 * place.index, pack(own, exchange.tag));
+            push(launch.targets[place.owner] + exchange.offset + 2 * place.index, pack(own, exchange.tag));
         }
         // By the thread that sums it, and so may overwrite it.
         LANESUM_ROLLED
         for (u32 at = from + mover_index(); at < end; at += mover_count()) {
-            u64* const slots = exchange.slots(launch, launch.position, launch.position);
+            u64* const slots = launch.targets[launch.position] + exchange.offset;
             push(slots + 2 * (at - from), pack(load_frame<D>(launch, exchange, at), exchange.tag));
         }
         Trouble trouble = {0, 0, 0};

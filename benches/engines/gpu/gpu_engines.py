@@ -158,7 +158,8 @@ class Vllm(Peer):
         mine = ctypes.c_void_p(self.signals[self.job.rank])
         self.ipc.cudart.cudaMemset(mine, 0, self.module.meta_size())
         self.table = torch.empty(8 << 20, dtype=torch.uint8, device="cuda")
-        self.job.together(torch.cuda.synchronize)
+        # Ranks are prepared together: none calls before all have come to the end of this.
+        torch.cuda.synchronize()
         self.handle = self.module.init_custom_ar(self.signals, self.table, self.job.rank, True)
         self.module.register_buffer(self.handle, self.staged)
 

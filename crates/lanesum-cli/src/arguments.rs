@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, WORLD_MAX};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, PathChoice, WORLD_MAX};
 
 use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
@@ -118,7 +118,8 @@ const SELFTEST_EXAMPLES: &str = "\
 Examples:
   lanesum selftest
   lanesum selftest --ranks 3 --json
-  lanesum selftest --engine cuda";
+  lanesum selftest --engine cuda
+  lanesum selftest --engine cuda --path host_staged";
 
 const LAUNCH_EXAMPLES: &str = "\
 Examples:
@@ -167,6 +168,9 @@ pub struct VerifyCycle {
     /// Let the plan decide, or insist on one algorithm
     #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
     pub algorithm: AlgorithmChoice,
+    /// On GPUs: peer access where it works and pinned host memory where not, or insist on one of the two
+    #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
+    pub path: PathChoice,
     /// How calls on GPUs are made.
     #[command(flatten)]
     pub mode: Mode,
@@ -237,8 +241,11 @@ pub struct Selftest {
     /// Test the host and, if there are any, GPUs; or only one of them
     #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
     pub engine: EngineChoice,
+    /// On GPUs: peer access and pinned host memory, whichever of the two works; or insist on one of them
+    #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
+    pub path: PathChoice,
     /// Run only this case, as a failure printed it
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["ranks", "engine"])]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["ranks", "engine", "path"])]
     pub case: Option<String>,
     /// Write one JSON object instead of tables
     #[arg(long)]
@@ -285,6 +292,10 @@ pub struct ExecRank {
 fn algorithms() -> impl TypedValueParser<Value = AlgorithmChoice> {
     let words = std::iter::once("auto").chain(AlgorithmName::pinnable().map(AlgorithmName::name));
     PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(|word| word.parse::<AlgorithmChoice>())
+}
+
+fn paths() -> impl TypedValueParser<Value = PathChoice> {
+    PossibleValuesParser::new(PathChoice::ALL.map(PathChoice::name)).try_map(|word| word.parse::<PathChoice>())
 }
 
 fn engines() -> impl TypedValueParser<Value = EngineChoice> {

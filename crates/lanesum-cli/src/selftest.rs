@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lanesum::EngineChoice;
 use lanesum_conformance::processes::{self, Program};
 use lanesum_conformance::{Budget, Case, Options, Outcome, Summary, cases_at, device_cases_at, threads};
-use lanesum_plan::{Engine, WorldSize};
+use lanesum_plan::{Engine, PathChoice, WorldSize};
 use serde_json::{Value, json};
 
 use crate::arguments::Selftest;
@@ -17,7 +17,9 @@ use crate::engines::{self, Found, STAND_IN};
 use crate::errors::{CliError, Reader, say};
 use crate::progress::Progress;
 use crate::spawn::end_on_signals;
-use crate::verify_cycle;
+use paths::Paths;
+
+mod paths;
 
 /// The hidden subcommand that is a rank.
 const RANK: &str = "selftest-rank";
@@ -75,6 +77,8 @@ struct Selection {
     stand_in: bool,
     /// Why GPUs are not tested, or not at all world sizes, though nobody insisted on the host.
     not_cuda: Option<String>,
+    /// What the cases on GPUs take, as far as that is known before.
+    paths: Paths,
 }
 
 impl Selection {
@@ -84,16 +88,24 @@ impl Selection {
         }
         let most = arguments.ranks.map_or(8, usize::from);
         engines::check_world(arguments.engine, most)?;
-        let found = engines::look(arguments.engine)?;
+        let found = engines::look(engine_of(arguments)?)?;
         let worlds = worlds_up_to(most);
         let host = match arguments.engine {
             EngineChoice::Auto | EngineChoice::Host => cases_at(Budget::Quick, &worlds),
             EngineChoice::Cuda => vec![],
         };
-        let (device, apart) = match found.choice {
-            EngineChoice::Host => (vec![], None),
-            EngineChoice::Cuda => (device_cases_at(Budget::Quick, &worlds), None),
-            EngineChoice::Auto => usable(device_cases_at(Budget::Quick, &worlds), &found)?,
+        let device = match found.choice {
+            EngineChoice::Host => vec![],
+            EngineChoice::Cuda | EngineChoice::Auto => {
+                device_cases_at(Budget::Quick, &worlds, paths::choices(arguments.path))
+            }
+        };
+        let (device, paths, apart) = match arguments.path {
+            PathChoice::Auto if !device.is_empty() => paths::usable(device, &found)?,
+            PathChoice::Auto | PathChoice::Peer | PathChoice::HostStaged => {
+                let paths = Paths::pinned(&device);
+                (device, paths, None)
+            }
         };
         Ok(Self {
             most,
@@ -102,6 +114,7 @@ impl Selection {
             devices: found.driver.map_or(0, |driver| driver.devices),
             stand_in: found.stand_in(),
             not_cuda: found.without.or(apart),
+            paths,
         })
     }
 
@@ -113,6 +126,7 @@ impl Selection {
         Ok(Self {
             most: case.setting.world.get(),
             host,
+            paths: Paths::pinned(&device),
             device,
             devices: found.driver.map_or(0, |driver| driver.devices),
             stand_in: found.stand_in(),
@@ -146,6 +160,9 @@ impl Selection {
         ));
         let engines: Vec<String> = self.engines().iter().map(Engine::to_string).collect();
         text.push_str(&format!("engines: {}\n", engines.join(", ")));
+        if !self.paths.paths.is_empty() {
+            text.push_str(&format!("paths between GPUs: {}\n", self.paths));
+        }
         if self.on_threads().len() < self.device.len() {
             text.push_str(&format!(
                 "ranks share GPUs above {}: as processes only, since threads that share one may wait for each other\n",
@@ -166,20 +183,16 @@ impl Selection {
     }
 }
 
-/// With `auto`, GPUs that do not work together are no failure, as they are none for a communicator: their world sizes are left
-/// out, with the first reason.
-fn usable(mut cases: Vec<Case>, found: &Found) -> Result<(Vec<Case>, Option<String>), CliError> {
-    let mut worlds: Vec<WorldSize> = cases.iter().map(|case| case.setting.world).collect();
-    worlds.sort_unstable();
-    worlds.dedup();
-    let mut first = None;
-    for world in worlds {
-        if let Some(reason) = verify_cycle::without_device(world.get(), found, PATIENCE.deadline)? {
-            cases.retain(|case| case.setting.world != world);
-            first.get_or_insert(format!("not with --ranks {world}: {reason}"));
-        }
+/// The engine that the other flags leave room for: who names a path insists on GPUs.
+fn engine_of(arguments: &Selftest) -> Result<EngineChoice, CliError> {
+    match (arguments.engine, arguments.path) {
+        (choice, PathChoice::Auto) => Ok(choice),
+        (EngineChoice::Auto | EngineChoice::Cuda, PathChoice::Peer | PathChoice::HostStaged) => Ok(EngineChoice::Cuda),
+        (EngineChoice::Host, path @ (PathChoice::Peer | PathChoice::HostStaged)) => Err(CliError::Usage {
+            cause: format!("--engine host asks for the host's memory, and --path {path} is a path between GPUs"),
+            hint: "leave out one of the two".into(),
+        }),
     }
-    Ok((cases, first))
 }
 
 fn read_case(text: &str) -> Result<Case, CliError> {
@@ -257,6 +270,8 @@ impl Telling {
                 "cases": selection.count(),
                 "engines": selection.engines(),
                 "not_cuda": selection.not_cuda,
+                "paths": selection.paths.paths,
+                "other_path": selection.paths.other_path,
                 "carriers": ["processes", "threads"],
                 "device_cases_with_threads": selection.on_threads().len(),
                 "passed": summary.passed,

@@ -343,6 +343,7 @@ impl Joined {
                 Engine::Cuda => EngineChoice::Cuda,
             })
             .algorithm(setting.choice.policy())
+            .path(setting.path)
             .staging(setting.staging);
         if let Some(isa) = setting.simd.name() {
             builder = builder.isa(isa);

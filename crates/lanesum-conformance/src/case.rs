@@ -5,7 +5,8 @@
 
 use lanesum::Communicator;
 use lanesum_plan::{
-    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Label, Operation, Request, WorldSize,
+    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Label, Operation, Path, PathChoice,
+    Request, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,9 @@ pub struct Setting {
     pub first_epoch: Option<u64>,
     /// How the communicator came to be.
     pub origin: Origin,
+    /// Which path between GPUs.
+    #[serde(default)]
+    pub path: PathChoice,
 }
 
 const fn on_the_host() -> Engine {
@@ -252,6 +256,20 @@ impl Case {
             Choice::TwoShotPull => Some(AlgorithmName::TwoShotPull),
             Choice::OneShotPush => Some(AlgorithmName::OneShotPush),
             Choice::TwoShotPush => Some(AlgorithmName::TwoShotPush),
+        }
+    }
+
+    /// The path that bytes must take, where the machine has no say in it.
+    #[must_use]
+    pub fn pinned_path(&self) -> Option<Path> {
+        if self.setting.world.get() == 1 {
+            return Some(Path::None);
+        }
+        match (self.setting.engine, self.setting.path) {
+            (Engine::Host, _) => Some(Path::SharedMemory),
+            (Engine::Cuda, PathChoice::Auto) => None,
+            (Engine::Cuda, PathChoice::Peer) => Some(Path::Peer),
+            (Engine::Cuda, PathChoice::HostStaged) => Some(Path::HostStaged),
         }
     }
 

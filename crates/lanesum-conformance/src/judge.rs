@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use lanesum::{Communicator, Issued};
-use lanesum_plan::{AlgorithmName, Buffers, Bytes};
+use lanesum_plan::{AlgorithmName, Buffers, Bytes, Path};
 
 use crate::case::Case;
 use crate::verdict::{Failure, ReceiptField};
@@ -12,6 +12,7 @@ use crate::verdict::{Failure, ReceiptField};
 pub(crate) struct ReceiptJudge {
     /// None where every algorithm is refused: no receipt is right then.
     algorithm: Option<AlgorithmName>,
+    path: Path,
     bytes: u64,
     /// Epoch and ordinal of the call before.
     last: Option<(Option<u64>, u64)>,
@@ -22,12 +23,13 @@ pub(crate) struct ReceiptJudge {
 }
 
 impl ReceiptJudge {
-    /// The algorithm is the one that the case pins or, where it pins none, the one that `explain` names.
+    /// Algorithm and path are those that the case pins or, where it pins none, those that `explain` names.
     pub(crate) fn new(case: &Case, communicator: &Communicator) -> ReceiptJudge {
         let request = case.request(0);
-        let algorithm = case.pinned().or_else(|| communicator.explain(&request).chosen);
+        let explanation = communicator.explain(&request);
         ReceiptJudge {
-            algorithm,
+            algorithm: case.pinned().or(explanation.chosen),
+            path: case.pinned_path().unwrap_or(explanation.path),
             bytes: request.bytes().get(),
             last: None,
             at_once: case.buffers != Buffers::Device,
@@ -42,7 +44,7 @@ impl ReceiptJudge {
             Issued::Done(_) => return Err(wrong(0, ReceiptField::Presence, "captured", "done")),
             Issued::Enqueued(_) => return Err(wrong(0, ReceiptField::Presence, "captured", "enqueued")),
         };
-        self.judge_what(0, captured.algorithm(), captured.bytes())?;
+        self.judge_what(0, (captured.algorithm(), captured.path()), captured.bytes())?;
         let last = self.last_capture.replace(captured.capture());
         let expected = last.map_or(captured.capture(), |last| last + 1);
         if (captured.capture(), captured.position()) != (expected, 0) {
@@ -53,10 +55,13 @@ impl ReceiptJudge {
         Ok(())
     }
 
-    fn judge_what(&self, call: u32, algorithm: AlgorithmName, bytes: Bytes) -> Result<(), Failure> {
+    fn judge_what(&self, call: u32, (algorithm, path): (AlgorithmName, Path), bytes: Bytes) -> Result<(), Failure> {
         if Some(algorithm) != self.algorithm {
             let expected = self.algorithm.map_or("none", AlgorithmName::name);
             return Err(wrong(call, ReceiptField::Algorithm, expected, algorithm));
+        }
+        if path != self.path {
+            return Err(wrong(call, ReceiptField::Path, self.path, path));
         }
         if bytes.get() != self.bytes {
             return Err(wrong(call, ReceiptField::Bytes, self.bytes, bytes.get()));
@@ -73,7 +78,7 @@ impl ReceiptJudge {
         };
         let (epoch, ordinal) = (receipt.epoch(), receipt.ordinal());
         let last = self.last.replace((epoch, ordinal));
-        self.judge_what(call, receipt.algorithm(), receipt.bytes())?;
+        self.judge_what(call, (receipt.algorithm(), receipt.path()), receipt.bytes())?;
         let Some((last_epoch, last_ordinal)) = last else {
             return Ok(());
         };

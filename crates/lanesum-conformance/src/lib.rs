@@ -35,6 +35,6 @@ pub use case::{Case, CaseError, Choice, Launch, Origin, Placement, Setting, Simd
 pub use pattern::Pattern;
 pub use run::run_rank;
 pub use sample::Sample;
-pub use suite::{Budget, cases, cases_at, device_cases_at};
+pub use suite::{Budget, PATHS, cases, cases_at, device_cases_at};
 pub use tables::{PERIOD, Tables};
 pub use verdict::{Carrier, Failure, Outcome, ReceiptField, Side, Summary, Verdict};

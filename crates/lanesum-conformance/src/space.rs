@@ -5,8 +5,8 @@
 //! known, as the end of a chunk depends on all three.
 
 use lanesum_plan::{
-    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, Gpus, HostFacts, Label, Limits, Operation, Plan,
-    PlanInputs, Policy, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize, device_fit,
+    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, Gpus, HostFacts, Label, Limits, Operation, PathChoice,
+    Plan, PlanInputs, Policy, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize, device_fit,
 };
 
 use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
@@ -58,13 +58,11 @@ fn exchange(setting: &Setting, shots: u64) -> u64 {
         memory: Bytes::new(0),
         driver: 0,
         watchdog: false,
+        numa_node: None,
         stand_in: true,
     };
     let world = setting.world.get();
-    let gpus = Gpus {
-        ranks: vec![gpu; world],
-        peers: Vec::new(),
-    };
+    let gpus = Gpus::new(vec![gpu; world]);
     let limits = Limits {
         staging: setting.staging,
         ..Limits::default()
@@ -100,6 +98,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
     };
     let policy = Policy {
         algorithm: setting.choice.policy(),
+        ..Policy::default()
     };
     let inputs = PlanInputs {
         world: setting.world,
@@ -127,7 +126,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
     }
 }
 
-/// The values of each factor. The first six belong to the communicator.
+/// The values of each factor. The first seven belong to the communicator.
 #[derive(Debug, Clone)]
 pub(crate) struct Space {
     /// The one engine of all cases.
@@ -138,6 +137,7 @@ pub(crate) struct Space {
     pub(crate) simd: Vec<Simd>,
     pub(crate) first_epochs: Vec<Option<u64>>,
     pub(crate) origins: Vec<Origin>,
+    pub(crate) paths: Vec<PathChoice>,
     pub(crate) dtypes: Vec<Dtype>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) lengths: Vec<Length>,
@@ -152,9 +152,9 @@ pub(crate) struct Space {
 
 impl Space {
     /// How many factors belong to the communicator.
-    const OF_SETTING: usize = 6;
+    const OF_SETTING: usize = 7;
 
-    fn sizes(&self) -> [usize; 15] {
+    fn sizes(&self) -> [usize; 16] {
         [
             self.worlds.len(),
             self.choices.len(),
@@ -162,6 +162,7 @@ impl Space {
             self.simd.len(),
             self.first_epochs.len(),
             self.origins.len(),
+            self.paths.len(),
             self.dtypes.len(),
             self.operations.len(),
             self.lengths.len(),
@@ -195,19 +196,20 @@ impl Space {
             simd: self.simd[row[3]],
             first_epoch: self.first_epochs[row[4]],
             origin: self.origins[row[5]],
+            path: self.paths[row[6]],
         };
-        let dtype = self.dtypes[row[6]];
-        let launch = self.launches[row[14]];
+        let dtype = self.dtypes[row[7]];
+        let launch = self.launches[row[15]];
         Case {
             setting,
             dtype,
-            operation: self.operations[row[7]],
-            elements: self.lengths[row[8]].elements(&setting, dtype),
-            misalignment: Bytes::new(self.misalignments[row[9]] * dtype.size() as u64),
-            placement: self.placements[row[10]],
-            buffers: self.buffers[row[11]],
-            pattern: self.patterns[row[12]],
-            label: self.labels[row[13]],
+            operation: self.operations[row[8]],
+            elements: self.lengths[row[9]].elements(&setting, dtype),
+            misalignment: Bytes::new(self.misalignments[row[10]] * dtype.size() as u64),
+            placement: self.placements[row[11]],
+            buffers: self.buffers[row[12]],
+            pattern: self.patterns[row[13]],
+            label: self.labels[row[14]],
             // Of replays an odd number and an even one by turns: epochs have a parity.
             calls: match launch {
                 Launch::Eager => CALLS,

@@ -1,6 +1,8 @@
 //! The list of cases.
 
-use lanesum_plan::{Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Elements, Engine, Label, Operation, WorldSize};
+use lanesum_plan::{
+    Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Elements, Engine, Label, Operation, PathChoice, WorldSize,
+};
 
 use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
 use crate::pattern::Pattern;
@@ -41,11 +43,11 @@ pub fn cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     let mut list = space(budget, worlds).pairwise(SEED);
     match budget {
         Budget::Quick => {
-            list.extend(wraps(&[2]));
+            list.extend(wraps(&[2], &WRAPS));
             list.extend(long(64 * MIB, &[(2, Dtype::F32, Choice::Auto)]));
         }
         Budget::Full => {
-            list.extend(wraps(&[2, 3]));
+            list.extend(wraps(&[2, 3], &WRAPS));
             list.extend(kernels());
             list.extend(short());
             list.extend(long(64 * MIB, &LONG));
@@ -55,10 +57,13 @@ pub fn cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     list
 }
 
-/// The same list for the CUDA engine, at these world sizes: what is a matter of the processor falls away, buffers are on the GPU,
-/// calls are made one by one and in graphs, and wraps of the tags and of their sweep come in.
+/// The paths between GPUs that are tested where nobody asks for one: that which the machine gives, and the other that any should have.
+pub const PATHS: [PathChoice; 2] = [PathChoice::Auto, PathChoice::HostStaged];
+
+/// The same list for the CUDA engine, at these world sizes and along these paths: what is a matter of the processor falls away,
+/// buffers are on the GPU, calls are made one by one and in graphs, and wraps of the tags and of their sweep come in.
 #[must_use]
-pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
+pub fn device_cases_at(budget: Budget, worlds: &[WorldSize], paths: &[PathChoice]) -> Vec<Case> {
     let worlds: Vec<WorldSize> = worlds
         .iter()
         .copied()
@@ -71,6 +76,7 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
         choices: vec![Choice::Auto, Choice::OneShotPush, Choice::TwoShotPush],
         simd: vec![Simd::Best],
         first_epochs: first_epochs.collect(),
+        paths: paths.to_vec(),
         buffers: vec![Buffers::Device],
         lengths: device_lengths(),
         launches: vec![Launch::Eager, Launch::Replayed, Launch::Mixed],
@@ -78,23 +84,35 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize]) -> Vec<Case> {
     }
     .pairwise(SEED);
     let host = match budget {
-        Budget::Quick => wraps(&[2]),
-        Budget::Full => [wraps(&[2, 3]), kernels(), short(), long(4 * MIB, &LONG[..2])].concat(),
+        Budget::Quick => wraps(&[2], &BOUNDARIES),
+        Budget::Full => [
+            wraps(&[2, 3], &BOUNDARIES),
+            kernels(),
+            short(),
+            long(4 * MIB, &LONG[..2]),
+        ]
+        .concat(),
     };
     for case in host.into_iter().filter(|case| case.setting.simd == Simd::Best) {
-        for device in on_device(case) {
+        for device in on_device(case, paths) {
             if worlds.contains(&device.setting.world) && !list.contains(&device) {
                 list.push(device);
             }
         }
     }
     // Stable: what else belongs to a setting stays together.
-    list.sort_by_key(|case| (case.setting.world, case.setting.choice == Choice::TwoShotPush));
+    list.sort_by_key(|case| {
+        let path = paths.iter().position(|path| *path == case.setting.path);
+        (case.setting.world, case.setting.choice == Choice::TwoShotPush, path)
+    });
     list
 }
 
 /// An epoch at which half of an inbox is swept, and some calls before. Tags of 16 bits wrap at the first of [`WRAPS`].
 const SWEEP: u64 = (1 << 14) - 3;
+
+/// Where something happens to the epochs of a GPU.
+const BOUNDARIES: [u64; 5] = [SWEEP, WRAPS[0], WRAPS[1], WRAPS[2], WRAPS[3]];
 
 /// Lengths around frames of 6 elements of 16 bits or 3 of 32, around the frames of a warp, and around exchanges.
 fn device_lengths() -> Vec<Length> {
@@ -104,18 +122,28 @@ fn device_lengths() -> Vec<Length> {
     exactly.map(Length::Exactly).into_iter().chain(exchanges).collect()
 }
 
-/// A case of the host with each algorithm of the GPU, and every other one in graphs: they must give the same bits.
-fn on_device(mut case: Case) -> [Case; 2] {
+/// A case of the host with each algorithm of the GPU, and every other one in graphs: they must give the same bits. What begins at an
+/// epoch of its own goes along each path; of other cases, the algorithms take turns on them.
+fn on_device(mut case: Case, paths: &[PathChoice]) -> Vec<Case> {
     case.setting.engine = Engine::Cuda;
     case.buffers = Buffers::Device;
-    [(Choice::OneShotPush, 0), (Choice::TwoShotPush, 1)].map(|(choice, other)| {
+    let mut list = Vec::new();
+    for (choice, other) in [(Choice::OneShotPush, 0), (Choice::TwoShotPush, 1)] {
         case.setting.choice = choice;
         case.launch = match (case.elements.get() + other) % 2 {
             0 => Launch::Eager,
             _ => Launch::Replayed,
         };
-        case
-    })
+        // Numbered so that either path has both kinds of launch.
+        let turn = case.seed.wrapping_add(case.elements.get() / 2 + other) as usize;
+        for (place, path) in paths.iter().enumerate() {
+            if case.setting.first_epoch.is_some() || turn % paths.len() == place {
+                case.setting.path = *path;
+                list.push(case);
+            }
+        }
+    }
+    list
 }
 
 /// Long messages: which world, dtype and choice.
@@ -137,6 +165,7 @@ fn space(budget: Budget, worlds: &[WorldSize]) -> Space {
         simd: Simd::available(),
         first_epochs: std::iter::once(None).chain(WRAPS.into_iter().map(Some)).collect(),
         origins: vec![Origin::Joined, Origin::Channel, Origin::Split],
+        paths: vec![PathChoice::Auto],
         dtypes: Dtype::ALL.to_vec(),
         operations: Operation::ALL.to_vec(),
         lengths: [0, 1, 3, 17, 61, 333, 2048, 4099]
@@ -171,6 +200,7 @@ fn plain(ranks: usize) -> Option<Case> {
         simd: Simd::Best,
         first_epoch: None,
         origin: Origin::Joined,
+        path: PathChoice::Auto,
     };
     Some(Case {
         setting,
@@ -188,16 +218,16 @@ fn plain(ranks: usize) -> Option<Case> {
     })
 }
 
-/// Several calls of several chunks each across every wrap, with each algorithm.
-fn wraps(worlds: &[usize]) -> Vec<Case> {
+/// Several calls of several chunks each across these epochs, with each algorithm.
+fn wraps(worlds: &[usize], epochs: &[u64]) -> Vec<Case> {
     let mut list = Vec::new();
     for mut case in worlds.iter().filter_map(|ranks| plain(*ranks)) {
         case.calls = 6;
         case.setting.staging = Bytes::new(4 * KIB);
         for choice in [Choice::OneShotPull, Choice::TwoShotPull] {
-            for epoch in WRAPS {
+            for epoch in epochs {
                 case.setting.choice = choice;
-                case.setting.first_epoch = Some(epoch);
+                case.setting.first_epoch = Some(*epoch);
                 for (length, buffers) in [
                     (Length::TwoChunks, Buffers::Private),
                     (Length::Exactly(9), Buffers::Shared),
@@ -324,8 +354,8 @@ mod tests {
     fn graphs_and_both_algorithms_meet_all_that_matters() {
         let worlds: Vec<WorldSize> = (1..=8).map(|ranks| WorldSize::new(ranks).unwrap()).collect();
         let (quick, full) = (
-            device_cases_at(Budget::Quick, &worlds),
-            device_cases_at(Budget::Full, &worlds),
+            device_cases_at(Budget::Quick, &worlds, &PATHS),
+            device_cases_at(Budget::Full, &worlds, &PATHS),
         );
         for list in [&quick, &full] {
             for launch in [Launch::Eager, Launch::Replayed, Launch::Mixed] {
@@ -356,12 +386,66 @@ mod tests {
     }
 
     #[test]
+    fn both_paths_meet_all_that_matters() {
+        let worlds: Vec<WorldSize> = (1..=8).map(|ranks| WorldSize::new(ranks).unwrap()).collect();
+        for budget in [Budget::Quick, Budget::Full] {
+            let list = device_cases_at(budget, &worlds, &PATHS);
+            for path in PATHS {
+                let some = |which: &dyn Fn(&Case) -> bool| {
+                    list.iter()
+                        .any(|case| case.setting.path == path && case.setting.world.get() > 1 && which(case))
+                };
+                for choice in [Choice::Auto, Choice::OneShotPush, Choice::TwoShotPush] {
+                    for launch in [Launch::Eager, Launch::Replayed, Launch::Mixed] {
+                        let of = |case: &Case| case.setting.choice == choice && case.launch == launch;
+                        assert!(some(&of), "{budget:?}, {path}: {choice:?}, {launch:?}");
+                    }
+                    for epoch in BOUNDARIES.into_iter().filter(|_| choice != Choice::Auto) {
+                        let across = |case: &Case| {
+                            case.setting.choice == choice && case.setting.first_epoch == Some(epoch) && case.calls >= 6
+                        };
+                        assert!(some(&across), "{budget:?}, {path}: {choice:?}, {epoch:#x}");
+                    }
+                    for dtype in Dtype::ALL {
+                        let of = |case: &Case| case.setting.choice == choice && case.dtype == dtype;
+                        assert!(some(&of), "{budget:?}, {path}: {choice:?}, {dtype}");
+                    }
+                }
+                for origin in [Origin::Joined, Origin::Channel, Origin::Split] {
+                    assert!(some(&|case| case.setting.origin == origin));
+                }
+                for ranks in 2..=8 {
+                    assert!(some(&|case| case.setting.world.get() == ranks));
+                }
+            }
+            // Where one path is asked for, no case has another, and none comes twice.
+            let list = device_cases_at(budget, &worlds, &[PathChoice::HostStaged]);
+            assert!(list.iter().all(|case| case.setting.path == PathChoice::HostStaged));
+            assert!(
+                list.iter()
+                    .enumerate()
+                    .all(|(place, case)| !list[..place].contains(case))
+            );
+        }
+        assert!(
+            cases(Budget::Full)
+                .iter()
+                .all(|case| case.setting.path == PathChoice::Auto)
+        );
+    }
+
+    #[test]
     fn settings_lie_side_by_side() {
-        let list = cases(Budget::Full);
-        let groups = 1 + list
-            .windows(2)
-            .filter(|pair| pair[0].setting != pair[1].setting)
-            .count();
-        assert!(groups < 160, "{groups} communicators for {} cases", list.len());
+        let worlds: Vec<WorldSize> = (1..=4).map(|ranks| WorldSize::new(ranks).unwrap()).collect();
+        for (list, most) in [
+            (cases(Budget::Full), 160),
+            (device_cases_at(Budget::Full, &worlds, &PATHS), 170),
+        ] {
+            let groups = 1 + list
+                .windows(2)
+                .filter(|pair| pair[0].setting != pair[1].setting)
+                .count();
+            assert!(groups < most, "{groups} communicators for {} cases", list.len());
+        }
     }
 }

@@ -44,6 +44,8 @@ pub enum ReceiptField {
     Presence,
     /// The algorithm that ran.
     Algorithm,
+    /// The path that its bytes took.
+    Path,
     /// The bytes of one rank's input.
     Bytes,
     /// The epoch: above that of the call before.

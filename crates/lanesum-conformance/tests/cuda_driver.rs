@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use common::joiner::{self, JOIN, Job, REPLAYS, Told};
 use common::{driver, harness};
+use lanesum_plan::{Path, PathChoice};
 use lanesum_standin::{Config, Lie, StandIn};
 
 fn main() -> ExitCode {
@@ -36,12 +37,15 @@ fn main() -> ExitCode {
         too_little_memory_is_told,
         a_machine_that_no_image_runs_on_is_told,
         peers_that_cannot_reach_each_other_are_named_on_all_ranks,
+        peers_that_cannot_reach_each_other_stage_in_host_memory,
+        host_memory_that_lies_is_refused,
+        host_memory_that_cannot_be_pinned_is_told_on_all_ranks,
         what_is_left_open_falls_back_to_host_memory,
         nine_ranks_are_refused,
         one_multiprocessor_is_enough_and_a_watchdog_does_no_harm,
         ptx_alone_is_enough,
         ipc_alone_is_enough,
-        neither_way_to_share_memory_is_told,
+        memory_that_no_driver_shares_is_not_needed,
         a_rank_alone_survives_each_call_that_fails_once,
         two_ranks_survive_each_call_of_one_that_fails_once,
         a_kernel_that_fails_is_told_on_all_ranks,
@@ -82,7 +86,9 @@ impl Machines {
             name: format!("driver-{}-{}", std::process::id(), self.made.get()),
             device: None,
             auto: false,
+            path: PathChoice::Auto,
             calls: 4,
+            threads: false,
         }
     }
 
@@ -94,9 +100,31 @@ impl Machines {
 
     /// Ranks on one machine, or each on its own.
     fn together(&self, configs: &[Config]) -> Vec<Told> {
+        self.along(PathChoice::Auto, configs)
+    }
+
+    /// All ranks as threads of one process.
+    fn threads(&self, path: PathChoice, world: usize, config: &Config) -> Told {
+        let machine = self.write(config);
+        let job = Job {
+            path,
+            threads: true,
+            ..self.job(0, world)
+        };
+        joiner::start(&job, &machine).end(&format!("threads, {config:?}"))
+    }
+
+    /// As [`Machines::together`], with the path pinned.
+    fn along(&self, path: PathChoice, configs: &[Config]) -> Vec<Told> {
         let machines: Vec<StandIn> = configs.iter().map(|config| self.write(config)).collect();
         let ranks: Vec<_> = (0..configs.len())
-            .map(|rank| joiner::start(&self.job(rank, configs.len()), &machines[rank]))
+            .map(|rank| {
+                let job = Job {
+                    path,
+                    ..self.job(rank, configs.len())
+                };
+                joiner::start(&job, &machines[rank])
+            })
             .collect();
         let scene = format!("{configs:?}");
         ranks
@@ -238,15 +266,143 @@ fn a_machine_that_no_image_runs_on_is_told() {
 
 fn peers_that_cannot_reach_each_other_are_named_on_all_ranks() {
     let machines = Machines::new("peers");
-    let all = |config: Config| machines.together(&[config.clone(), config.clone(), config]);
+    let all = |config: Config| machines.along(PathChoice::Peer, &[config.clone(), config.clone(), config]);
     for told in all(Config::new().refuse(1, 2)) {
         says(&told, &["rank 1", "rank 2"]);
-        assert!(!told.joined);
+        assert!(!told.joined && told.hint.as_deref().is_some_and(|hint| hint.contains("host_staged")));
     }
     for lie in [Lie::Drop, Lie::Mirror, Lie::Delay, Lie::Tear] {
         for told in all(Config::new().lie(2, 0, lie)) {
             says(&told, &["rank 2", "rank 0"]);
             assert!(!told.joined, "{lie:?}: {told:?}");
+        }
+    }
+}
+
+/// The sums are right, and every rank can say why it is this path. What graphs have used may stay until another communicator ends;
+/// that nothing stays for longer is for `cuda_life.rs`.
+fn staged(told: &Told, words: &[&str]) {
+    went_well(told);
+    assert_eq!(told.path, Some(Path::HostStaged), "{told:?}");
+    let why = told.other_path.as_deref().unwrap_or_default();
+    assert!(words.iter().all(|word| why.contains(word)), "{words:?} in {told:?}");
+}
+
+/// One pair is enough: all ranks take the same path.
+fn peers_that_cannot_reach_each_other_stage_in_host_memory() {
+    let machines = Machines::new("staged");
+    let nobody = |config: Config, devices: usize| {
+        let pairs = (0..devices).flat_map(|device| (0..devices).map(move |owner| (device, owner)));
+        pairs
+            .filter(|(device, owner)| device != owner)
+            .fold(config, |config, (device, owner)| config.refuse(device, owner))
+    };
+    let first = ["the GPU of rank 0 has no access to memory of rank 1's"];
+    let one = ["the GPU of rank 1 has no access to memory of rank 2's"];
+    for (config, words) in [
+        (nobody(Config::new(), 3), first),
+        (Config::new().refuse(1, 2), one),
+        // The inbox that nobody could open was a plain allocation.
+        (nobody(Config::new().without_vmm(), 3), first),
+        (Config::new().without_vmm().refuse(1, 2), one),
+    ] {
+        let configs = [config.clone(), config.clone(), config.clone()];
+        machines.together(&configs).iter().for_each(|told| staged(told, &words));
+        // Threads have no use for IPC: what they can't do is told in other words.
+        staged(&machines.threads(PathChoice::Auto, 3, &config), &[]);
+    }
+    for lie in [Lie::Drop, Lie::Mirror, Lie::Delay, Lie::Tear] {
+        let config = Config::new().lie(2, 0, lie);
+        for told in machines.together(&[config.clone(), config.clone(), config]) {
+            staged(&told, &["rank 2 wrote", "rank 0's GPU did not arrive"]);
+        }
+    }
+    // On a machine where peers reach each other nobody tries what is not needed.
+    for told in machines.together(&[Config::new().lie_host(1, Lie::Drop), Config::new()]) {
+        went_well(&told);
+        assert_eq!(told.path, Some(Path::Peer), "{told:?}");
+    }
+    for told in machines.along(PathChoice::HostStaged, &[Config::new(), Config::new()]) {
+        staged(&told, &["the policy asks for host_staged"]);
+    }
+    staged(
+        &machines.threads(PathChoice::HostStaged, 2, &Config::new()),
+        &["the policy"],
+    );
+}
+
+fn host_memory_that_lies_is_refused() {
+    let machines = Machines::new("host-lies");
+    let from = |writer: usize| {
+        let owner = 1 - writer;
+        format!("what rank {writer}'s GPU wrote to rank {owner}'s part of pinned host memory")
+    };
+    for (lie, pair, found) in [
+        (Lie::Drop, from(1), "0 arrived, 512 never did, 0 were wrong"),
+        // Its own reads go to the copy too, so that nothing of its peer's arrives either.
+        (Lie::Mirror, from(0), "0 arrived, 512 never did, 0 were wrong"),
+        // Later than anybody waits.
+        (Lie::Delay, from(1), "0 arrived, 512 never did, 0 were wrong"),
+        (Lie::Tear, from(1), "0 arrived, 0 never did, 512 were wrong"),
+    ] {
+        let lying = Config::new().lie_host(1, lie);
+        let apart = lying.clone().refuse(0, 1);
+        for (path, config) in [(PathChoice::Auto, apart), (PathChoice::HostStaged, lying)] {
+            for told in machines.along(path, &[config.clone(), config]) {
+                says(&told, &[&pair, found]);
+                assert!(
+                    !told.joined && told.hint.is_some_and(|hint| hint.contains("dmesg")),
+                    "{lie:?}"
+                );
+            }
+        }
+    }
+}
+
+fn host_memory_that_cannot_be_pinned_is_told_on_all_ranks() {
+    let machines = Machines::new("unpinned");
+    for (path, apart) in [(PathChoice::Auto, true), (PathChoice::HostStaged, false)] {
+        for (symbol, nth, code) in [
+            ("cuMemHostRegister_v2", 1, 801),
+            ("cuMemHostRegister_v2", 1, 2),
+            ("cuMemHostRegister_v2", 1, 712),
+            // The first is of memory that the driver has allocated.
+            ("cuMemHostGetDevicePointer_v2", 2, 999),
+        ] {
+            let usual = if apart {
+                Config::new().refuse(0, 1)
+            } else {
+                Config::new()
+            };
+            // The first is of a rank's own memory: a lack of its own.
+            let told = machines.along(path, &[usual.clone(), usual.clone().fail(symbol, nth, code)]);
+            let name = symbol.trim_end_matches("_v2");
+            says(&told[0], &["rank 1", name]);
+            says(&told[1], &[name]);
+            assert!(told.iter().all(|told| !told.joined), "{told:?}");
+            if symbol == "cuMemHostRegister_v2" {
+                let hint = told[1].hint.as_deref().unwrap_or_default();
+                assert!(
+                    hint.contains("memory limit of the container") && hint.contains("memory limit"),
+                    "{hint}"
+                );
+            }
+        }
+        // The second is of its peer's: a refusal of the pair, on all ranks in the same words.
+        let usual = if apart {
+            Config::new().refuse(0, 1)
+        } else {
+            Config::new()
+        };
+        for told in machines.along(path, &[usual.clone(), usual.fail("cuMemHostRegister_v2", 2, 801)]) {
+            says(
+                &told,
+                &[
+                    "the GPU of rank 1 can't use rank 0's part of pinned host memory",
+                    "cuMemHostRegister",
+                ],
+            );
+            assert!(!told.joined && told.hint.is_some_and(|hint| hint.contains("memory limit")));
         }
     }
 }
@@ -257,10 +413,10 @@ fn what_is_left_open_falls_back_to_host_memory() {
         Config::new().devices(0),
         Config::new().prohibited(0),
         Config::new().without("cuMemMap"),
-        Config::new().refuse(1, 0),
-        Config::new().lie(0, 1, Lie::Drop),
+        Config::new().refuse(1, 0).lie_host(0, Lie::Tear),
+        Config::new().lie(0, 1, Lie::Drop).fail("cuMemHostRegister_v2", 2, 801),
+        Config::new().refuse(1, 0).fail("cuMemHostRegister_v2", 1, 801),
         Config::new().memory(1 << 20),
-        Config::new().without_vmm().without_ipc(),
     ];
     for config in configs {
         let machine = machines.write(&config);
@@ -312,11 +468,48 @@ fn ipc_alone_is_enough() {
         .for_each(went_well);
 }
 
-fn neither_way_to_share_memory_is_told() {
-    let config = Config::new().without_vmm().without_ipc();
-    for told in Machines::new("unshared").together(&[config.clone(), config]) {
+fn memory_that_no_driver_shares_is_not_needed() {
+    let machines = Machines::new("unshared");
+    let neither = Config::new().without_vmm().without_ipc();
+    // One rank that can't share is enough.
+    for configs in [[neither.clone(), neither.clone()], [Config::new(), neither]] {
+        for told in machines.along(PathChoice::Peer, &configs) {
+            says(&told, &["rank 0", "rank 1", "cuIpcGetMemHandle"]);
+            assert!(!told.joined);
+        }
+        for told in machines.together(&configs) {
+            staged(&told, &["rank 0", "rank 1", "cuIpcGetMemHandle"]);
+        }
+    }
+    // Drivers have several words for it; a device that is lost is another matter.
+    let export = |code| {
+        let config = Config::new().fail("cuMemExportToShareableHandle", 1, code);
+        config.fail("cuIpcGetMemHandle", 1, code)
+    };
+    for code in [1, 304, 400] {
+        for told in machines.together(&[Config::new(), export(code)]) {
+            staged(&told, &["rank 0", "rank 1", "cuIpcGetMemHandle"]);
+        }
+    }
+    for told in machines.together(&[Config::new(), export(719)]) {
         assert!(!told.joined && told.error.is_some(), "{told:?}");
-        holds_nothing(&told, "memory that can't be shared");
+    }
+    // Neither way: both reasons are told, on all ranks.
+    let unpinned = Config::new()
+        .without_vmm()
+        .without_ipc()
+        .fail("cuMemHostRegister_v2", 1, 801);
+    for told in machines.together(&[unpinned.clone(), unpinned]) {
+        says(&told, &["cuIpcGetMemHandle", "cuMemHostRegister"]);
+        assert!(!told.joined);
+    }
+    // A rank alone needs none of it, whatever path it asks for.
+    let unsupported = Config::new().without_vmm().without_ipc();
+    let unpinned = Config::new().fail("cuMemHostRegister_v2", 1, 801);
+    for (path, config) in [(PathChoice::Peer, unsupported), (PathChoice::HostStaged, unpinned)] {
+        let told = machines.along(path, &[config]);
+        went_well(&told[0]);
+        assert_eq!(told[0].path, Some(Path::None), "{told:?}");
     }
 }
 
@@ -330,16 +523,33 @@ fn gave_back(told: &Told, symbol: &str, scene: &str) {
 }
 
 fn gives_back(symbol: &str) -> bool {
-    let words = ["Free", "Release", "Destroy", "Unload", "Unmap", "Close", "PopCurrent"];
+    let words = [
+        "Free",
+        "Release",
+        "Destroy",
+        "Unload",
+        "Unmap",
+        "Unregister",
+        "Close",
+        "PopCurrent",
+    ];
     words.iter().any(|word| symbol.contains(word))
 }
 
-/// Calls that a rank alone never makes, or whose refusal changes nothing of what it does.
+/// Calls that a rank alone never makes, or whose refusal changes nothing of what it does: what is not shared by a descriptor is by a
+/// handle.
 fn passes_over(symbol: &str) -> bool {
     let others = [
         "cuGetErrorName",
         "cuGetErrorString",
+        "cuMemHostRegister_v2",
         "cuMemImportFromShareableHandle",
+        "cuMemGetAllocationGranularity",
+        "cuMemCreate",
+        "cuMemAddressReserve",
+        "cuMemMap",
+        "cuMemSetAccess",
+        "cuMemExportToShareableHandle",
         "cuIpcGetMemHandle",
         "cuIpcOpenMemHandle_v2",
     ];
@@ -361,10 +571,15 @@ fn a_rank_alone_survives_each_call_that_fails_once() {
 /// Where joining fails, it fails on both; what fails later ends the other rank's calls too.
 fn two_ranks_survive_each_call_of_one_that_fails_once() {
     let machines = Machines::new("fails-together");
+    let both = [(PathChoice::Auto, 1, 999), (PathChoice::Auto, 4, 801)];
+    let staged = [(PathChoice::HostStaged, 1, 999), (PathChoice::HostStaged, 2, 2)];
     for symbol in symbols() {
-        for (nth, code) in [(1, 999), (4, 801)] {
-            let told = machines.together(&[Config::new(), Config::new().fail(symbol, nth, code)]);
-            let scene = format!("{symbol} failing in call {nth} with {code}: {told:?}");
+        // What is no part of either path needs no second time.
+        let of_paths = symbol.starts_with("cuMem") || symbol.contains("Stream") || symbol == "cuLaunchKernel";
+        let scenes = both.into_iter().chain(staged.into_iter().filter(|_| of_paths));
+        for (path, nth, code) in scenes {
+            let told = machines.along(path, &[Config::new(), Config::new().fail(symbol, nth, code)]);
+            let scene = format!("{symbol} failing in call {nth} with {code} on {path}: {told:?}");
             assert_eq!(told[0].joined, told[1].joined, "{scene}");
             assert_eq!(told[0].error.is_some(), told[1].error.is_some(), "{scene}");
             for (told, symbol) in told.iter().zip(["", symbol]) {
@@ -377,9 +592,12 @@ fn two_ranks_survive_each_call_of_one_that_fails_once() {
 /// The first kernel proves the ways between the ranks, later ones are calls; at last the farewell.
 fn a_kernel_that_fails_is_told_on_all_ranks() {
     let machines = Machines::new("launch");
-    for nth in 1..=4 {
-        let told = machines.together(&[Config::new().launch_error(nth), Config::new()]);
-        assert!(told.iter().all(|told| told.error.is_some()), "kernel {nth}: {told:?}");
-        assert_eq!(told[0].joined, told[1].joined, "kernel {nth}: {told:?}");
+    for path in [PathChoice::Auto, PathChoice::HostStaged] {
+        for nth in 1..=4 {
+            let told = machines.along(path, &[Config::new().launch_error(nth), Config::new()]);
+            let scene = format!("kernel {nth}, {path}: {told:?}");
+            assert!(told.iter().all(|told| told.error.is_some()), "{scene}");
+            assert_eq!(told[0].joined, told[1].joined, "{scene}");
+        }
     }
 }

@@ -25,8 +25,9 @@ use common::device_mismatches::*;
 use common::device_scenes::{CHOICES, LONG, NOTICE, ROUNDS, endless, one, varied, work};
 use common::puppet::{self, Command, Did, Failed, PUPPET, Told};
 use common::scenes::PLAIN;
-use common::{driver, harness};
+use common::{driver, harness, paths};
 use lanesum_conformance::Choice;
+use lanesum_plan::PathChoice;
 use rustix::process::Signal;
 
 /// A deadline that is reached.
@@ -69,6 +70,9 @@ fn main() -> ExitCode {
         other_operations_name_both_sides,
         other_labels_name_both_sides,
         a_mismatch_outlasts_those_who_leave,
+        kill_ranks_that_stage_in_host_memory,
+        faults_through_host_memory_are_told_alike,
+        mismatches_through_host_memory_name_both_sides,
     ])
 }
 
@@ -318,4 +322,30 @@ fn a_forked_child_can_neither_use_nor_poison() {
         crew.agree(&one(varied(round + 1)));
         crew.agree(&Command::Barrier);
     }
+}
+
+fn kill_ranks_that_stage_in_host_memory() {
+    paths::along(PathChoice::HostStaged, || {
+        kill_a_rank_in_its_calls();
+        kill_a_rank_with_calls_of_its_peers_queued();
+        kill_a_rank_whose_forked_child_lives_on();
+    });
+}
+
+fn faults_through_host_memory_are_told_alike() {
+    paths::along(PathChoice::HostStaged, || {
+        a_stopped_rank_is_named_at_the_deadline();
+        two_silent_ranks_are_both_named();
+        a_rank_that_leaves_is_named();
+        a_slow_rank_does_no_harm();
+        a_forked_child_can_neither_use_nor_poison();
+    });
+}
+
+fn mismatches_through_host_memory_name_both_sides() {
+    paths::along(PathChoice::HostStaged, || {
+        other_sizes_name_both_sides();
+        nothing_against_something_names_both_sides();
+        a_mismatch_outlasts_those_who_leave();
+    });
 }

@@ -15,7 +15,8 @@ mod common;
 use std::process::ExitCode;
 
 use common::stage::{self, Scene, play, play_to_the_death, scenes};
-use common::{driver, graph_faults, graph_scenes, harness};
+use common::{driver, graph_faults, graph_scenes, harness, paths};
+use lanesum_plan::PathChoice;
 
 const SCENES: &[Scene] = scenes![
     graph_scenes::captured_says_what_will_run,
@@ -105,6 +106,8 @@ fn main() -> ExitCode {
         a_replay_beside_an_eager_call_is_found,
         a_rank_that_leaves_is_named_in_graphs,
         kill_a_rank_whose_peers_replay,
+        graphs_through_host_memory,
+        kill_a_rank_whose_peers_replay_through_host_memory,
     ])
 }
 
@@ -112,4 +115,21 @@ fn kill_a_rank_whose_peers_replay() {
     for world in [2, 3] {
         play_to_the_death("a_rank_is_killed", world);
     }
+}
+
+fn graphs_through_host_memory() {
+    paths::along(PathChoice::HostStaged, || {
+        captured_says_what_will_run();
+        replays_among_eager_calls();
+        graphs_outlive();
+        channels_overlap();
+        counters_count_replays();
+        a_step_without_peers_ends_within_one_deadline();
+        other_calls_in_graphs_are_named();
+        two_replays_at_once_are_found();
+    });
+}
+
+fn kill_a_rank_whose_peers_replay_through_host_memory() {
+    paths::along(PathChoice::HostStaged, kill_a_rank_whose_peers_replay);
 }

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 use common::life_scenes as scenes;
 use common::stage::{self, Scene, play, play_on, scenes};
-use common::{driver, harness, raw_calls};
-use lanesum_standin::Config;
+use common::{driver, harness, paths, raw_calls};
+use lanesum_plan::PathChoice;
+use lanesum_standin::{Config, Lie};
 
 const SCENES: &[Scene] = scenes![
     scenes::create_and_destroy,
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         pinned_trees_give_the_oracles_bits,
         raw_calls_take_any_address_and_refuse_the_impossible,
         foreign_devices_are_refused,
+        communicators_that_stage_in_host_memory_are_no_different,
+        inboxes_that_led_nowhere_are_given_back,
     ])
 }
 
@@ -116,4 +119,44 @@ fn raw_calls_take_any_address_and_refuse_the_impossible() {
 
 fn foreign_devices_are_refused() {
     play("foreign_devices_are_refused", 2);
+}
+
+fn communicators_that_stage_in_host_memory_are_no_different() {
+    paths::along(PathChoice::HostStaged, || {
+        play("create_and_destroy", 2);
+        if !driver::is_real() {
+            play("create_and_destroy", 3);
+        }
+        play("unfinished_set_ups", 2);
+        play("receipts_outlive", 2);
+        play("failed_receipts_outlive", 2);
+        play("several_at_once", 3);
+        play("alternating_streams_are_ordered", 2);
+        play("threads_take_turns", 2);
+        play("channel_and_split", 4);
+        play("pinned_trees", 5);
+    });
+}
+
+/// Peer access comes to nothing each time, so every communicator makes and gives up an inbox on its GPU first.
+fn inboxes_that_led_nowhere_are_given_back() {
+    if driver::is_real() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("lanesum-apart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let refused = || Config::new().refuse(0, 1);
+    let lying = || Config::new().lie(1, 0, Lie::Drop);
+    for (machine, scene) in [
+        (refused(), "create_and_destroy"),
+        (lying(), "create_and_destroy"),
+        (refused().without_vmm(), "create_and_destroy"),
+        (lying().without_vmm(), "create_and_destroy"),
+        (Config::new().without_vmm().without_ipc(), "create_and_destroy"),
+        (refused(), "channel_and_split"),
+    ] {
+        let machine = machine.write(&folder).unwrap();
+        play_on(scene, if scene == "channel_and_split" { 4 } else { 2 }, &machine);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -13,8 +13,9 @@ use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use common::device_soak::{Task, soak};
-use common::{driver, harness};
+use common::{driver, harness, paths};
 use lanesum_conformance::Choice;
+use lanesum_plan::PathChoice;
 
 /// The argument that makes this binary a rank; what is to be done follows.
 const RANK: &str = "--soak";
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, rank, world, name, choice, first_epoch, calls, seconds] = arguments.as_slice()
+    if let [first, rank, world, name, choice, path, first_epoch, calls, seconds] = arguments.as_slice()
         && first == RANK
     {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
             world: world.parse().unwrap(),
             name: name.clone(),
             choice: serde_json::from_str(choice).unwrap(),
+            path: path.parse().unwrap(),
             first_epoch: first_epoch.parse().unwrap(),
             calls: calls.parse().unwrap(),
             time: Duration::from_secs(seconds.parse().unwrap()),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         headers_wrap,
         epochs_wrap,
         more_ranks_than_cores,
+        many_calls_through_host_memory,
     ])
 }
 
@@ -70,13 +73,18 @@ impl Drop for Ranks {
 /// So many calls, or as many as the machine makes in that time.
 fn calls(choice: Choice, world: usize, first_epoch: u64, calls: usize, seconds: u64) {
     let start = Instant::now();
-    let name = format!("device-soak-{}-{choice:?}-{world}-{first_epoch}", std::process::id());
+    let path = paths::chosen();
+    let name = format!(
+        "device-soak-{}-{choice:?}-{path}-{world}-{first_epoch}",
+        std::process::id()
+    );
     let rank = |rank: usize| {
         let numbers = [
             rank.to_string(),
             world.to_string(),
             name.clone(),
             serde_json::to_string(&choice).unwrap(),
+            path.to_string(),
             first_epoch.to_string(),
         ];
         Command::new(std::env::current_exe().unwrap())
@@ -144,4 +152,16 @@ fn more_ranks_than_cores() {
     for (choice, world) in [(CHOICES[1], 4), (CHOICES[0], 8), (CHOICES[1], 8)] {
         calls(choice, world, (1 << 16) - 20, of(256, 20_000), 60);
     }
+}
+
+/// What differs on this path is where things lie and not what is done with epochs, so one boundary of each kind is enough.
+fn many_calls_through_host_memory() {
+    paths::along(PathChoice::HostStaged, || {
+        for choice in CHOICES {
+            calls(choice, 2, 1, of(3000, 100_000), of(5, 60) as u64);
+        }
+        for (choice, boundary) in [(CHOICES[1], 1 << 14), (CHOICES[0], 1 << 16), (Choice::Auto, 1 << 32)] {
+            calls(choice, 3, u64::wrapping_sub(boundary, 40), of(500, 5000), 60);
+        }
+    });
 }

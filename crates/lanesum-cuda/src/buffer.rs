@@ -49,7 +49,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Ok(_current) = self.device.current() {
+        if let (Ok(_relaxed), Ok(_current)) = (self.device.relaxed(), self.device.current()) {
             // SAFETY: allocated by `new`, freed once. The driver waits for work that uses it.
             unsafe { (self.device.driver().table.cuMemFree_v2)(self.address) };
         }

@@ -290,6 +290,8 @@ impl Asking {
             memory: Bytes::new(memory as u64),
             driver: u32::try_from(self.driver.version()).unwrap_or(0),
             watchdog: self.attribute(Attribute::KernelExecTimeout)? != 0,
+            // Another room's to observe.
+            numa_node: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

@@ -12,7 +12,7 @@ use crate::captures::{Captures, Last};
 use crate::counters::DeviceCounters;
 use crate::device::{Device, await_device};
 use crate::error::CudaError;
-use crate::layout::Launch;
+use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
 use crate::shared::{GRACE, Shared};
@@ -71,6 +71,16 @@ impl Engine {
     #[must_use]
     pub fn new(staged: Box<Staged>, tree: &ReductionTree, deadline: Duration) -> Self {
         let program = Program::of(tree);
+        let position = program.position(staged.rank.index());
+        let inboxes = program.by_leaf(&staged.addresses());
+        let (world, fit) = (staged.world.get(), &staged.fit);
+        let (targets, sources) = layout::regions(
+            &inboxes,
+            world,
+            position,
+            staged.own_frames(),
+            (fit.lanes(), fit.capacity()),
+        );
         let base = Launch {
             input: 0,
             output: 0,
@@ -85,14 +95,16 @@ impl Engine {
             plain_tail: 0,
             canonical: u32::from(program.canonical),
             rank: staged.rank.index() as u32,
-            position: program.position(staged.rank.index()),
+            position,
             lanes: staged.fit.lanes(),
             capacity: staged.fit.capacity(),
             order: program.order,
             program: program.steps(),
             local: staged.local.address,
             mapped: staged.mapped.address,
-            inboxes: program.by_leaf(&staged.addresses()),
+            inboxes,
+            targets,
+            sources,
         };
         let shared = Arc::new(Shared::new(&staged.device, Arc::clone(&staged.mapped), staged.rank));
         let engine = Self {
@@ -123,6 +135,11 @@ impl Engine {
     /// Device memory that this rank has taken.
     pub fn memory(&self) -> Bytes {
         Bytes::new(self.staged.as_ref().map_or(0, |staged| staged.memory()))
+    }
+
+    /// Host memory that all ranks together have pinned for their devices to stage in.
+    pub fn pinned(&self) -> Bytes {
+        Bytes::new(self.staged.as_ref().map_or(0, |staged| staged.pinned()))
     }
 
     /// The first fault that the device has told of, with what peers are told of it; a read of one word.

@@ -1,5 +1,6 @@
 //! What the driver refuses, and what to do about it.
 
+use lanesum_segment::SegmentError;
 use thiserror::Error;
 
 use crate::capture_trouble::CaptureTrouble;
@@ -82,6 +83,37 @@ pub enum CudaError {
         /// Milliseconds waited.
         ms: u128,
     },
+    /// Host memory for GPUs to stage in can't be had.
+    #[error("host memory for GPUs to stage in: {0}")]
+    HostMemory(#[from] SegmentError),
+    /// All inboxes together are more than the ranks' control group may use.
+    #[error(
+        "the ranks would pin {bytes} B of host memory for GPUs to stage in, and their control group may use {limit} B"
+    )]
+    HostLimit {
+        /// All ranks' together.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The driver does not let the GPU use host memory.
+    #[error("the GPU can't use {bytes} B of host memory: cuMemHostRegister failed: {name} ({text})")]
+    Pinning {
+        /// How much.
+        bytes: u64,
+        /// The driver's name for why.
+        name: String,
+        /// The driver's explanation.
+        text: String,
+    },
+    /// Neither way between the ranks' GPUs can be had.
+    #[error("{peer}; and then, on the way through host memory, {host}")]
+    NoWay {
+        /// Why peer access is not.
+        peer: String,
+        /// Why host memory is not.
+        host: Box<CudaError>,
+    },
     /// What a peer told of its memory can't be understood.
     #[error("rank {rank} described its memory in a way that no rank of this build does")]
     Description {
@@ -154,6 +186,20 @@ impl CudaError {
         self
     }
 
+    /// Says that host memory was refused.
+    pub(crate) fn for_pinning(self, bytes: u64) -> Self {
+        if let Self::Driver { name, text, .. } = self {
+            return Self::Pinning { bytes, name, text };
+        }
+        self
+    }
+
+    /// Whether the driver refuses something that another way may do without: not for want of memory, and with a device that is well.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code()
+            .is_some_and(|code| code != code::OUT_OF_MEMORY && !(700..=719).contains(&code))
+    }
+
     /// The driver's code, where it gave one that no other variant stands for.
     pub(crate) fn code(&self) -> Option<Code> {
         match self {
@@ -169,6 +215,10 @@ impl CudaError {
             | Self::NoImage { .. }
             | Self::Late { .. }
             | Self::Lengths { .. }
+            | Self::HostMemory(_)
+            | Self::HostLimit { .. }
+            | Self::NoWay { .. }
+            | Self::Pinning { .. }
             | Self::Description { .. }
             | Self::Capture { .. }
             | Self::NotReached { .. }
@@ -203,6 +253,13 @@ impl CudaError {
                 "see what else the device does; without CUDA MPS, processes that share a device take turns of milliseconds"
             }
             Self::Lengths { .. } => "give buffers of the same length",
+            Self::HostMemory(error) => error.hint().unwrap_or("give host memory, or take the host engine"),
+            Self::NoWay { host, .. } => return host.hint(),
+            Self::HostLimit { .. } => "raise the memory limit of the container, or lower the builder's `staging`",
+            Self::Pinning { .. } => {
+                "raise the memory limit of the container, or lower the builder's `staging`; WSL pins little memory, and some \
+                 virtual machines none: take the host engine there"
+            }
             Self::Description { .. } => "check that all ranks run the same build",
             Self::Capture { trouble, .. } => trouble.hint(),
             Self::NotReached { .. } => "wait for the stream that it was recorded on first",
@@ -227,7 +284,7 @@ impl CudaError {
                 "another process has the device in exclusive mode: see nvidia-smi -q -d COMPUTE"
             }
             code::NOT_PERMITTED | code::NOT_SUPPORTED => {
-                "this environment (vGPU, WSL, container) may forbid it: take the host engine"
+                "this environment (vGPU, WSL, container) may forbid it: take the path host_staged (or auto), or the host engine"
             }
             700..=719 => {
                 "a kernel of this process has failed before, and the device is lost to it; look for the first error and start \

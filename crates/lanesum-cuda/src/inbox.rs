@@ -1,12 +1,17 @@
 //! Inboxes: this rank's, which its peers write, and those of the peers.
 //!
-//! Memory is shared as file descriptors (virtual memory management), or by CUDA IPC where the device has no such. The first
+//! On path `peer` they are memory of the owner's GPU, on path `host_staged` pinned host memory: a sealed file of the owner's that
+//! all ranks map and register with their drivers.
+//!
+//! Memory of GPUs is shared as file descriptors (virtual memory management), or by CUDA IPC where the device has no such. The first
 //! lives as long as anybody maps it, so a rank may let its inbox go while a late peer still writes there. The second does not:
 //! such an inbox is retired, kept until all peers have left (docs/decisions/0009-cuda-driver.md).
 
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use lanesum_segment::SealedMemory;
 use serde::{Deserialize, Serialize};
 
 use crate::buffer::Memory;
@@ -26,6 +31,8 @@ pub(crate) enum Offer {
         address: u64,
         device: String,
     },
+    /// The descriptor beside it is host memory.
+    Host { bytes: u64 },
 }
 
 /// Memory that this process has mapped.
@@ -39,6 +46,17 @@ pub(crate) enum Inbox {
     Opened { device: Device, address: DevicePointer },
     /// A peer's plain allocation in this very process.
     Neighbour(DevicePointer),
+    /// Host memory, this rank's own or a peer's.
+    Pinned(Pinned),
+}
+
+/// Host memory that the device reads and writes where it is.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    device: Device,
+    address: DevicePointer,
+    /// Unmapped only once the driver has let go of it: else it would take what comes to these addresses next for pinned memory.
+    memory: ManuallyDrop<SealedMemory>,
 }
 
 /// Reserved addresses with an allocation behind them.
@@ -58,6 +76,15 @@ impl Inbox {
             Self::Mapped(mapping) => mapping.address,
             Self::Plain(memory) => memory.address,
             Self::Opened { address, .. } | Self::Neighbour(address) => *address,
+            Self::Pinned(pinned) => pinned.address,
+        }
+    }
+
+    /// The host's view of it, if it has one.
+    pub(crate) fn on_host(&self) -> Option<&SealedMemory> {
+        match self {
+            Self::Pinned(pinned) => Some(&pinned.memory),
+            Self::Mapped(_) | Self::Plain(_) | Self::Opened { .. } | Self::Neighbour(_) => None,
         }
     }
 
@@ -81,8 +108,8 @@ impl Inbox {
                     };
                     return Ok((Self::Mapped(mapping), offer, Some(descriptor)));
                 }
-                // The device has it and the environment forbids it.
-                Err(error) if matches!(error.code(), Some(code::NOT_PERMITTED | code::NOT_SUPPORTED)) => {}
+                // The device has it, and the environment forbids it in one way or another.
+                Err(error) if error.is_refusal() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -101,6 +128,22 @@ impl Inbox {
             device: device.facts().uuid.clone(),
         };
         Ok((Self::Plain(memory), offer, None))
+    }
+
+    /// A new inbox of this rank in host memory, if possible in that of the NUMA node that the device is next to, and what the peers
+    /// need to map it.
+    pub(crate) fn create_on_host(
+        device: &Device,
+        bytes: u64,
+        node: Option<u32>,
+    ) -> Result<(Self, Offer, Option<OwnedFd>), CudaError> {
+        let (memory, descriptor) = SealedMemory::create(on_pages(bytes))?;
+        if let Some(node) = node {
+            memory.prefer_node(node);
+        }
+        memory.take_pages()?;
+        let pinned = Pinned::new(device, memory)?;
+        Ok((Self::Pinned(pinned), Offer::Host { bytes }, Some(descriptor)))
     }
 
     /// Maps a peer's inbox of at least `needed` bytes. `same_process`: the peer is a thread of this process.
@@ -136,7 +179,12 @@ impl Inbox {
                 let handle = <[u8; 64]>::try_from(handle.as_slice()).map_err(|_| description)?;
                 open(device, IpcHandle(handle))
             }
-            Offer::Descriptor { .. } | Offer::Ipc { .. } => Err(description),
+            Offer::Host { bytes } if *bytes == needed => {
+                let descriptor = descriptor.ok_or(description)?;
+                let memory = SealedMemory::open(&descriptor, on_pages(needed))?;
+                Pinned::new(device, memory).map(Self::Pinned)
+            }
+            Offer::Descriptor { .. } | Offer::Ipc { .. } | Offer::Host { .. } => Err(description),
         }
     }
 }
@@ -155,10 +203,63 @@ fn open(device: &Device, handle: IpcHandle) -> Result<Inbox, CudaError> {
     })
 }
 
+/// Whole pages for so many bytes.
+fn on_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(rustix::param::page_size() as u64)
+}
+
+impl Pinned {
+    /// Lets the device use the memory.
+    pub(crate) fn new(device: &Device, memory: SealedMemory) -> Result<Self, CudaError> {
+        let driver = device.driver();
+        let _current = device.current()?;
+        let (base, bytes) = (memory.base().as_ptr().cast::<c_void>(), memory.bytes());
+        let registered = driver.check("cuMemHostRegister", || {
+            // SAFETY: the mapping has these bytes, and lives until it is unregistered.
+            unsafe { (driver.table.cuMemHostRegister_v2)(base, bytes, HOST_MAPPED) }
+        });
+        registered.map_err(|error| error.for_pinning(bytes as u64))?;
+        // From here on, dropping it undoes what was done.
+        let mut pinned = Self {
+            device: device.clone(),
+            address: 0,
+            memory: ManuallyDrop::new(memory),
+        };
+        driver.check("cuMemHostGetDevicePointer", || {
+            // SAFETY: `address` outlives the call; the memory was registered as mapped.
+            unsafe { (driver.table.cuMemHostGetDevicePointer_v2)(&mut pinned.address, base, 0) }
+        })?;
+        Ok(pinned)
+    }
+}
+
+impl Pinned {
+    /// The first byte, as the host sees it.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.memory.base().as_ptr()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It may be a capture of this thread in which a set-up fails.
+        let (Ok(_relaxed), Ok(_current)) = (self.device.relaxed(), self.device.current()) else {
+            return;
+        };
+        let base = self.memory.base().as_ptr().cast::<c_void>();
+        // SAFETY: registered by `new`, after this rank's kernels have ended; peers have registrations of their own.
+        let released = unsafe { (self.device.driver().table.cuMemHostUnregister)(base) };
+        if released == code::SUCCESS {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
+
 impl Drop for Inbox {
     fn drop(&mut self) {
         if let Self::Opened { device, address } = self
-            && let Ok(_current) = device.current()
+            && let (Ok(_relaxed), Ok(_current)) = (device.relaxed(), device.current())
         {
             // SAFETY: opened once, closed once, after this rank's kernels have ended.
             unsafe { (device.driver().table.cuIpcCloseMemHandle)(*address) };
@@ -266,7 +367,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let Ok(_current) = self.device.current() else { return };
+        let (Ok(_relaxed), Ok(_current)) = (self.device.relaxed(), self.device.current()) else {
+            return;
+        };
         let table = &self.device.driver().table;
         if self.backed {
             // SAFETY: mapped by `of`, after this rank's kernels have ended; peers' mappings are their own.

@@ -62,8 +62,12 @@ pub(crate) struct Launch {
     pub(crate) program: u64,
     pub(crate) local: DevicePointer,
     pub(crate) mapped: DevicePointer,
-    /// By leaf of the tree.
+    /// By leaf of the tree; for headers and alerts.
     pub(crate) inboxes: [DevicePointer; WORLD_MAX],
+    /// By leaf: the region where this rank writes frames for that leaf; for its own leaf, where its own frames stand.
+    pub(crate) targets: [DevicePointer; WORLD_MAX],
+    /// By leaf: the region where this rank reads that leaf's frames; for its own leaf, as `targets`.
+    pub(crate) sources: [DevicePointer; WORLD_MAX],
 }
 
 /// `Notice`: to all peers, outside of calls.
@@ -77,6 +81,8 @@ pub(crate) struct Notice {
     pub(crate) local: DevicePointer,
     /// By rank.
     pub(crate) inboxes: [DevicePointer; WORLD_MAX],
+    /// `[WORLD_MAX][PROOF_WORDS]` words for what is read of the proofs; 0 to write them.
+    pub(crate) seen: DevicePointer,
 }
 
 /// The ticket of calls that are captured.
@@ -119,22 +125,60 @@ pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, sha
 const _: () = {
     use core::mem::offset_of;
     assert!(WORLD_MAX == 8);
-    assert!(size_of::<Launch>() == 208 && size_of::<Notice>() == 96);
+    assert!(size_of::<Launch>() == 336 && size_of::<Notice>() == 104);
     assert!(offset_of!(Launch, call) == 56 && offset_of!(Launch, digest) == 88);
     assert!(offset_of!(Launch, order) == 112 && offset_of!(Launch, local) == 128);
     assert!(offset_of!(Launch, inboxes) == 144 && offset_of!(Notice, inboxes) == 32);
+    assert!(offset_of!(Launch, targets) == 208 && offset_of!(Launch, sources) == 272);
     assert!(size_of::<Mapped>() == 384 && LOCAL == 640);
     assert!(PROOFS + (WORLD_MAX * PROOF_WORDS * 8) as u64 == INBOX_HEAD);
 };
 
 /// Bytes of an inbox whose lanes take so many frames of each rank an exchange.
 pub(crate) fn inbox_bytes(world: usize, lanes: u32, capacity: u32) -> u64 {
-    INBOX_HEAD + 2 * half_frames(world, lanes, capacity) * FRAME
+    region(0, world as u64, lanes, capacity)
 }
 
-/// Frames of one half of an inbox's data.
-pub(crate) fn half_frames(world: usize, lanes: u32, capacity: u32) -> u64 {
-    world as u64 * u64::from(lanes) * u64::from(capacity)
+/// Bytes of a rank's own frames where they stand apart from its inbox.
+pub(crate) fn own_bytes(lanes: u32, capacity: u32) -> usize {
+    2 * half_bytes(lanes, capacity) as usize
+}
+
+/// Where the region of a leaf's frames starts, in an inbox that starts at `inbox`.
+pub(crate) fn region(inbox: DevicePointer, leaf: u64, lanes: u32, capacity: u32) -> DevicePointer {
+    inbox + INBOX_HEAD + leaf * 2 * half_bytes(lanes, capacity)
+}
+
+/// `targets` and `sources` of a rank whose peers map its inbox, and it theirs: its own region in every inbox, and all regions in its
+/// own one. Inboxes are given by leaf, and this rank is the leaf at `position`. Its own frames stand in its inbox too, unless they have a
+/// place apart.
+pub(crate) fn regions(
+    inboxes: &[DevicePointer; WORLD_MAX],
+    world: usize,
+    position: u32,
+    own_frames: Option<DevicePointer>,
+    (lanes, capacity): (u32, u32),
+) -> ([DevicePointer; WORLD_MAX], [DevicePointer; WORLD_MAX]) {
+    let own = inboxes.get(position as usize).copied().unwrap_or(0);
+    let (mut targets, mut sources) = ([0; WORLD_MAX], [0; WORLD_MAX]);
+    let leaves = targets.iter_mut().zip(&mut sources).zip(inboxes).take(world);
+    for (leaf, ((target, source), &inbox)) in (0..).zip(leaves) {
+        *target = region(inbox, u64::from(position), lanes, capacity);
+        *source = region(own, leaf, lanes, capacity);
+    }
+    if let Some(frames) = own_frames {
+        for bases in [&mut targets, &mut sources] {
+            if let Some(base) = bases.get_mut(position as usize) {
+                *base = frames;
+            }
+        }
+    }
+    (targets, sources)
+}
+
+/// Bytes of one half of a region.
+pub(crate) fn half_bytes(lanes: u32, capacity: u32) -> u64 {
+    u64::from(lanes) * u64::from(capacity) * FRAME
 }
 
 /// The word that rank `from` writes at `index` of rank `to`'s proof: `proof_word` in `kernels/notice.cuh`, a finaliser of
@@ -163,6 +207,30 @@ mod tests {
         assert_eq!(tail(12, Dtype::Bf16, [4, 6]), (2, 2, 0));
         assert_eq!(tail(13, Dtype::F16, [12, 0]), (3, 3, 2));
         assert_eq!(tail(13, Dtype::F16, [13, 0]), (3, 3, 0));
+    }
+
+    #[test]
+    fn frames_of_a_leaf_stand_side_by_side() {
+        // Two halves of 3 lanes of 8 frames.
+        let region = 2 * 3 * 8 * 16;
+        let data = 40 * 1024;
+        assert_eq!(inbox_bytes(3, 3, 8), data + 3 * region);
+        let mut inboxes = [0; WORLD_MAX];
+        inboxes[..3].copy_from_slice(&[1 << 20, 2 << 20, 3 << 20]);
+        let (targets, sources) = regions(&inboxes, 3, 2, None, (3, 8));
+        let own = (3 << 20) + data;
+        let second = data + 2 * region;
+        assert_eq!(
+            targets,
+            [(1 << 20) + second, (2 << 20) + second, own + 2 * region, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(sources, [own, own + region, own + 2 * region, 0, 0, 0, 0, 0]);
+        // Own frames that stand apart take the place of the own region alone.
+        let apart = 5 << 20;
+        let moved = regions(&inboxes, 3, 2, Some(apart), (3, 8));
+        assert_eq!(moved.0, [targets[0], targets[1], apart, 0, 0, 0, 0, 0]);
+        assert_eq!(moved.1, [sources[0], sources[1], apart, 0, 0, 0, 0, 0]);
+        assert_eq!(own_bytes(3, 8), region as usize);
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if let Ok(_current) = self.device.current() {
+        if let (Ok(_relaxed), Ok(_current)) = (self.device.relaxed(), self.device.current()) {
             // SAFETY: allocated by `new`, freed once, after this rank's kernels have ended.
             unsafe { (self.device.driver().table.cuMemFreeHost)(self.base.as_ptr().cast::<c_void>()) };
         }

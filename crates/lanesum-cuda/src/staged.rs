@@ -5,6 +5,7 @@
 
 use core::cell::OnceCell;
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,29 @@ use crate::stream::{RawStream, Stream};
 /// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
 const PROOF_PATIENCE: Duration = Duration::from_millis(20);
 
+/// A way between the ranks' GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Each writes into memory of the others' GPUs.
+    Peer,
+    /// Each writes into host memory that the others' GPUs read.
+    HostStaged {
+        /// The NUMA node that this rank's GPU is next to, if known.
+        node: Option<u32>,
+        /// The most memory that all ranks together may use, if it is limited.
+        limit: Option<u64>,
+    },
+}
+
+/// What came of opening a way.
+#[derive(Debug)]
+pub enum Opened {
+    /// What the peers need to map this rank's inbox.
+    Offer(Vec<u8>, Option<OwnedFd>),
+    /// The driver shares no memory of this device with other processes, and says why.
+    Unshared(CudaError),
+}
+
 /// A rank's part of a communicator, before anybody calls.
 #[derive(Debug)]
 pub struct Staged {
@@ -37,11 +61,16 @@ pub struct Staged {
     pub(crate) rank: Rank,
     pub(crate) world: WorldSize,
     pub(crate) fit: DeviceFit,
-    pub(crate) module: Module,
-    pub(crate) local: Memory,
+    /// As `local`, dropped only where no kernel can run any more.
+    pub(crate) module: ManuallyDrop<Module>,
+    pub(crate) local: ManuallyDrop<Memory>,
     pub(crate) mapped: Arc<HostMemory>,
-    /// By rank, this one's too.
+    /// By rank, this one's too; none before a way is opened.
     pub(crate) inboxes: Vec<Option<Inbox>>,
+    /// Where this rank's own frames stand if they are not to cross the bus.
+    own_frames: Option<Memory>,
+    /// This rank's own inbox of a way that led nowhere, until no peer has it open.
+    former: Option<Inbox>,
     pub(crate) stream: Stream,
     /// Orders calls on several streams.
     pub(crate) order: Event,
@@ -52,13 +81,12 @@ pub struct Staged {
     /// Of every lane's first exchange.
     first_epoch: u64,
     deadline: Duration,
-    offer: Offer,
-    descriptor: Option<OwnedFd>,
+    /// Of an inbox.
     bytes: u64,
 }
 
 impl Staged {
-    /// Loads the kernels and makes this rank's memory. `first_epoch` is that of every lane's first exchange.
+    /// Loads the kernels and makes this rank's state. `first_epoch` is that of every lane's first exchange.
     ///
     /// # Errors
     /// [`CudaError`] that says what was refused.
@@ -75,16 +103,15 @@ impl Staged {
         retired::collect();
         let module = Module::load(device, world.get())?;
         let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
-        let (own, offer, descriptor) = Inbox::create(device, bytes)?;
         let stream = Stream::new(device)?;
-        let mut inboxes: Vec<Option<Inbox>> = world.ranks().map(|_| None).collect();
-        if let Some(slot) = inboxes.get_mut(rank.index()) {
-            *slot = Some(own);
-        }
-        let staged = Self {
-            local: Memory::new(device, "the lanes' state", layout::LOCAL)?,
-            mapped: Arc::new(HostMemory::new(device)?),
-            order: Event::untimed(device)?,
+        let local = Memory::new(device, "the lanes' state", layout::LOCAL)?;
+        let mapped = Arc::new(HostMemory::new(device)?);
+        let order = Event::untimed(device)?;
+        Ok(Self {
+            // From here on, `Drop` sees to them.
+            local: ManuallyDrop::new(local),
+            mapped,
+            order,
             graphs: Holders::default(),
             bench: OnceCell::new(),
             first_epoch,
@@ -92,30 +119,53 @@ impl Staged {
             rank,
             world,
             fit,
-            module,
-            inboxes,
+            module: ManuallyDrop::new(module),
+            inboxes: world.ranks().map(|_| None).collect(),
+            own_frames: None,
+            former: None,
             stream,
             deadline,
-            offer,
-            descriptor,
             bytes,
-        };
-        staged.format(first_epoch)?;
-        Ok(staged)
+        })
     }
 
-    /// What the peers need to map this rank's inbox. The descriptor is given once.
+    /// Makes this rank's inbox for a way, closing what was open of another, and tells what the peers need to map it.
     ///
     /// # Errors
-    /// [`CudaError::Description`] should it not be writable as JSON.
-    pub fn offer(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), CudaError> {
-        let bytes = serde_json::to_vec(&self.offer).map_err(|_| CudaError::Description {
+    /// [`CudaError`] that says what went wrong; that this device's memory can't be shared is none.
+    pub fn open(&mut self, way: Way) -> Result<Opened, CudaError> {
+        let _relaxed = self.device.relaxed()?;
+        self.former = self.take_own_inbox();
+        self.inboxes.fill_with(|| None);
+        self.own_frames = None;
+        let (own, offer, descriptor) = match way {
+            Way::Peer => match Inbox::create(&self.device, self.bytes) {
+                Err(error) if error.is_refusal() => return Ok(Opened::Unshared(error)),
+                created => created?,
+            },
+            Way::HostStaged { node, limit } => {
+                let all = self.bytes.saturating_mul(self.world.get() as u64);
+                if let Some(limit) = limit.filter(|&limit| limit < all) {
+                    return Err(CudaError::HostLimit { bytes: all, limit });
+                }
+                let bytes = layout::own_bytes(self.fit.lanes(), self.fit.capacity());
+                self.own_frames = Some(Memory::new(&self.device, "a rank's own frames", bytes)?);
+                Inbox::create_on_host(&self.device, self.bytes, node)?
+            }
+        };
+        if let Some(slot) = self.inboxes.get_mut(self.rank.index()) {
+            *slot = Some(own);
+        }
+        self.format(self.first_epoch)?;
+        let description = |_| CudaError::Description {
             rank: self.rank.index(),
-        })?;
-        Ok((bytes, self.descriptor.take()))
+        };
+        let bytes = serde_json::to_vec(&offer).map_err(description)?;
+        Ok(Opened::Offer(bytes, descriptor))
     }
 
-    /// Maps a peer's inbox from what it offered. `same_process`: the peer is a thread of this process.
+    /// Maps a peer's inbox from what it offered, after all ranks have opened the way. `same_process`: the peer is a thread of this
+    /// process.
     ///
     /// # Errors
     /// [`CudaError`] of this rank's own making; what the driver refuses about the pair is the verdict.
@@ -127,6 +177,8 @@ impl Staged {
         same_process: bool,
     ) -> Result<PeerVerdict, CudaError> {
         let _relaxed = self.device.relaxed()?;
+        // Every peer has closed it before it made its offer.
+        self.former = None;
         let unread = |_| CudaError::Description { rank: peer.index() };
         let offer: Offer = serde_json::from_slice(offer).map_err(unread)?;
         match Inbox::import(&self.device, peer.index(), &offer, descriptor, self.bytes, same_process) {
@@ -138,11 +190,15 @@ impl Staged {
             }
             // Nothing is known of the pair then.
             Err(error) if error.code() == Some(code::OUT_OF_MEMORY) => Err(error),
-            Err(error @ (CudaError::Driver { .. } | CudaError::NoDevice | CudaError::Lacks { .. })) => {
-                Ok(PeerVerdict::Refused {
-                    reason: error.to_string(),
-                })
-            }
+            Err(
+                error @ (CudaError::Driver { .. }
+                | CudaError::Pinning { .. }
+                | CudaError::HostMemory(_)
+                | CudaError::NoDevice
+                | CudaError::Lacks { .. }),
+            ) => Ok(PeerVerdict::Refused {
+                reason: error.to_string(),
+            }),
             Err(error) => Err(error),
         }
     }
@@ -157,14 +213,23 @@ impl Staged {
         self.stream.synchronize(self.deadline)
     }
 
-    /// What the peers' proofs in this rank's own inbox say of them as writers, by rank.
+    /// What the peers' proofs in this rank's own inbox say of them as writers, by rank, as this rank's device reads them.
     ///
     /// # Errors
-    /// [`CudaError`] if the memory can't be read.
+    /// [`CudaError`] if the kernel that reads them fails or does not end within the deadline.
     pub fn judge(&self, nonce: u64) -> Result<Vec<PeerVerdict>, CudaError> {
+        let _relaxed = self.device.relaxed()?;
+        let count = WORLD_MAX * layout::PROOF_WORDS;
+        let seen = Memory::new(&self.device, "proofs as the device reads them", count * 8)?;
+        let notice = Notice {
+            seen: seen.address,
+            ..self.notice(0, nonce)
+        };
         let start = Instant::now();
         loop {
-            let words = self.read_proofs()?;
+            launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
+            self.stream.synchronize(self.deadline)?;
+            let words = self.read_words(seen.address, count)?;
             let verdicts: Vec<PeerVerdict> = self
                 .world
                 .ranks()
@@ -202,10 +267,6 @@ impl Staged {
                 proof.len() - right - untouched
             ),
         }
-    }
-
-    fn read_proofs(&self) -> Result<Vec<u64>, CudaError> {
-        self.read_words(self.own_inbox() + layout::PROOFS, WORLD_MAX * layout::PROOF_WORDS)
     }
 
     /// Whether the first lanes have finished call `ticket`. Asks the lanes themselves: the caller's stream may be gone.
@@ -280,6 +341,11 @@ impl Staged {
         }
     }
 
+    /// Where this rank's own frames stand, if not in its inbox.
+    pub(crate) fn own_frames(&self) -> Option<DevicePointer> {
+        self.own_frames.as_ref().map(|frames| frames.address)
+    }
+
     pub(crate) fn own_inbox(&self) -> DevicePointer {
         self.addresses()[self.rank.index() % WORLD_MAX]
     }
@@ -301,6 +367,7 @@ impl Staged {
             world: self.world.get() as u32,
             local: self.local.address,
             inboxes: self.addresses(),
+            seen: 0,
         }
     }
 
@@ -315,15 +382,21 @@ impl Staged {
     /// Puts stale words where headers and frames will come, as `lanesum-segment` does on the host: the tag of the last epoch of
     /// each half before the first.
     fn format(&self, first_epoch: u64) -> Result<(), CudaError> {
-        let inbox = self.own_inbox();
-        self.fill_words(inbox, 0, layout::INBOX_HEAD / 4)?;
-        let half_bytes = layout::half_frames(self.world.get(), self.fit.lanes(), self.fit.capacity()) * layout::FRAME;
+        self.fill_inbox(0, 0, layout::INBOX_HEAD / 4)?;
+        let (lanes, capacity) = (self.fit.lanes(), self.fit.capacity());
+        let half_bytes = layout::half_bytes(lanes, capacity);
         for half in 0..2 {
             let stale = first_epoch.wrapping_sub(2).wrapping_add((first_epoch ^ half) & 1) as u32;
-            self.fill_words(inbox + half * layout::HEADERS / 2, stale, layout::HEADERS / 8)?;
+            self.fill_inbox(half * layout::HEADERS / 2, stale, layout::HEADERS / 8)?;
             // A packet's tag is its upper 16 bits.
             let packet = (stale & 0xFFFF) << 16;
-            self.fill_words(inbox + layout::INBOX_HEAD + half * half_bytes, packet, half_bytes / 4)?;
+            for leaf in 0..self.world.get() as u64 {
+                let region = layout::region(0, leaf, lanes, capacity);
+                self.fill_inbox(region + half * half_bytes, packet, half_bytes / 4)?;
+            }
+            if let Some(own) = &self.own_frames {
+                self.fill_words(own.address + half * half_bytes, packet, half_bytes / 4)?;
+            }
         }
         self.fill_words(self.local.address, 0, layout::LOCAL as u64 / 4)?;
         let word = first_epoch & layout::LANE_EPOCH;
@@ -333,6 +406,28 @@ impl Staged {
             self.fill_words(place + 4, (word >> 32) as u32, 1)?;
         }
         self.stream.synchronize(self.deadline)
+    }
+
+    /// Fills 4-byte words of this rank's own inbox from this byte on.
+    fn fill_inbox(&self, from: u64, word: u32, words: u64) -> Result<(), CudaError> {
+        let own = self.inboxes.get(self.rank.index()).and_then(Option::as_ref);
+        match own.and_then(Inbox::on_host) {
+            None => self.fill_words(self.own_inbox() + from, word, words),
+            Some(memory) => {
+                let end = from + words * 4;
+                if end > memory.bytes() as u64 {
+                    return Err(CudaError::Description {
+                        rank: self.rank.index(),
+                    });
+                }
+                // SAFETY: the range was found to lie in the memory.
+                let start = unsafe { memory.base().add(from as usize) };
+                // SAFETY: as above; places of the layout are multiples of 8 from the start of a page, and neither a peer nor a device
+                // has the memory yet.
+                unsafe { core::slice::from_raw_parts_mut(start.cast::<u32>().as_ptr(), words as usize) }.fill(word);
+                Ok(())
+            }
+        }
     }
 
     /// Fills 4-byte words of device memory.
@@ -347,7 +442,19 @@ impl Staged {
 
     /// Device memory that this rank has taken, bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.bytes + layout::LOCAL as u64
+        let frames = match self.own_frames {
+            Some(_) => layout::own_bytes(self.fit.lanes(), self.fit.capacity()) as u64,
+            None => self.bytes,
+        };
+        frames + layout::LOCAL as u64
+    }
+
+    /// Host memory that all ranks together have pinned to stage in, bytes.
+    pub(crate) fn pinned(&self) -> u64 {
+        match self.own_frames {
+            Some(_) => self.bytes * self.world.get() as u64,
+            None => 0,
+        }
     }
 }
 
@@ -355,12 +462,20 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         let done = self.stream.synchronize(self.deadline);
-        match self.take_own_inbox() {
-            Some(own) if done.is_ok() => retired::keep_inbox(own, || false),
-            // Something may still write there: it stays.
-            Some(own) => core::mem::forget(own),
-            None => {}
+        let own = [self.take_own_inbox(), self.former.take()].into_iter().flatten();
+        if done.is_err() {
+            // A kernel may still run: what it uses stays.
+            own.for_each(core::mem::forget);
+            self.inboxes.drain(..).for_each(core::mem::forget);
+            core::mem::forget(self.own_frames.take());
+            core::mem::forget(Arc::clone(&self.mapped));
+            return;
         }
+        own.for_each(|own| retired::keep_inbox(own, || false));
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.local) };
+        // SAFETY: as above.
+        unsafe { ManuallyDrop::drop(&mut self.module) };
     }
 }
 

@@ -26,10 +26,11 @@
 //! | `header_only` | nothing to exchange, or a barrier: ranks only compare what they called |
 //! | `one_shot_pull` | every rank reads all inputs and sums all of them |
 //! | `two_shot_pull` | every rank reads all inputs of its own shard, sums it, and reads the other sums |
-//! | `one_shot_push` | every rank writes its input into every peer's GPU and sums what comes into its own |
-//! | `two_shot_push` | every rank writes each shard of its input into its owner's GPU, sums its own, and writes the sum to all |
+//! | `one_shot_push` | every rank writes its input into every peer's inbox and sums what comes into its own |
+//! | `two_shot_push` | every rank writes each shard of its input into its owner's inbox, sums its own, and writes the sum to all |
 //!
 //! `alone` and `header_only` exist on both engines, as variants of their own: buffers of a GPU are no use to the host.
+//! An inbox is memory of its owner's GPU on path `peer`, and pinned host memory on path `host_staged`.
 
 use std::ops::Range;
 
@@ -95,6 +96,8 @@ closed_words! {
         SharedMemory = 1 => "shared_memory",
         /// Straight into the memory of its GPU.
         Peer = 2 => "peer",
+        /// Through pinned host memory, which the GPUs of both read and write across the bus.
+        HostStaged = 3 => "host_staged",
     }
 }
 
@@ -152,7 +155,9 @@ impl Algorithm {
         match self {
             Algorithm::Alone(_) | Algorithm::DeviceAlone(_) => Path::None,
             Algorithm::HeaderOnly(_) | Algorithm::OneShotPull(_) | Algorithm::TwoShotPull(_) => Path::SharedMemory,
-            Algorithm::DeviceHeaderOnly(_) | Algorithm::OneShotPush(_) | Algorithm::TwoShotPush(_) => Path::Peer,
+            Algorithm::DeviceHeaderOnly(algorithm) => algorithm.path(),
+            Algorithm::OneShotPush(algorithm) => algorithm.path(),
+            Algorithm::TwoShotPush(algorithm) => algorithm.path(),
         }
     }
 

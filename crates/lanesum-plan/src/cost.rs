@@ -37,12 +37,17 @@
 //! assumption that hardly counts beside the link. Between two ranks both algorithms push and take up as much, and one shot
 //! has a hop less, so two shots begin to pay at three.
 //!
+//! **Through host memory** a rank pushes as many bytes up its own link as it loads down from there, at the same time, and a hop
+//! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way and
+//! kernels about half of it. Ranks that share a GPU share its link. By these, two ranks on one GPU take 6.6 us in a graph for 42 KiB and
+//! two GPUs 4.5; naive kernels took 7.0 and 4.6 in a graph. How much the host's memory carries is not counted.
+//!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
 //! and a rate of its own, so that tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
 //! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
-use crate::{AlgorithmName, Buffers, Bytes, Engine, Gpus, WorldSize};
+use crate::{AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, WorldSize};
 
 /// A line from one core to another, in microseconds.
 const FLAG_US: f64 = 0.065;
@@ -61,6 +66,10 @@ const LAUNCH_US: f64 = 2.0;
 const PCIE_HOP_US: f64 = 1.0;
 /// One byte stored to a peer's GPU while all push to all, in microseconds.
 const PCIE_STORE_US: f64 = 1.0 / 25_000.0;
+/// A word from one GPU to another through host memory, in microseconds.
+const HOST_HOP_US: f64 = 2.3;
+/// One byte of a rank that kernels store to host memory, or load from it, in microseconds.
+const HOST_STORE_US: f64 = 1.0 / 27_000.0;
 /// A word from one kernel to another on the same GPU, in microseconds.
 const ONE_GPU_HOP_US: f64 = 0.6;
 /// One byte that a rank stores for another on the same GPU, in microseconds.
@@ -77,23 +86,34 @@ pub enum Link {
     Pcie,
     /// Nothing: all ranks share one GPU.
     OneGpu,
+    /// The host's memory, which each reaches by PCIe Gen5 x16.
+    Host {
+        /// The most ranks that share one GPU, and so its link.
+        crowd: u32,
+    },
 }
 
 impl Link {
-    /// What lies between these GPUs; PCIe where there are none, as nothing is pushed then.
+    /// What lies between these GPUs along a path; PCIe where there are none, as nothing is pushed then.
     #[must_use]
-    pub fn between(gpus: Option<&Gpus>) -> Link {
-        match gpus {
-            Some(gpus) if gpus.shared() && gpus.distinct() == 1 => Link::OneGpu,
-            Some(_) | None => Link::Pcie,
+    pub fn along(path: Path, gpus: Option<&Gpus>) -> Link {
+        match (path, gpus) {
+            (Path::HostStaged, gpus) => Link::Host {
+                crowd: gpus.map_or(1, |gpus| gpus.crowd().max(1) as u32),
+            },
+            (Path::None | Path::SharedMemory | Path::Peer, Some(gpus)) if gpus.shared() && gpus.distinct() == 1 => {
+                Link::OneGpu
+            }
+            (Path::None | Path::SharedMemory | Path::Peer, Some(_) | None) => Link::Pcie,
         }
     }
 
     /// A hop, and one byte stored while all push to all, in microseconds.
-    const fn costs_us(self) -> (f64, f64) {
+    fn costs_us(self) -> (f64, f64) {
         match self {
             Link::Pcie => (PCIE_HOP_US, PCIE_STORE_US),
             Link::OneGpu => (ONE_GPU_HOP_US, ONE_GPU_STORE_US),
+            Link::Host { crowd } => (HOST_HOP_US, HOST_STORE_US * f64::from(crowd)),
         }
     }
 }
@@ -130,6 +150,12 @@ impl CostModel {
     #[must_use]
     pub const fn over(self, link: Link) -> CostModel {
         CostModel { link, ..self }
+    }
+
+    /// What lies between the GPUs.
+    #[must_use]
+    pub const fn link(&self) -> Link {
+        self.link
     }
 
     /// The number of cores that the ranks share, if known.

@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::gates::{self, Finding};
+use crate::gates::{self, Finding, Way};
 use crate::words::counted;
 use crate::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Path, Plan, ReductionTree, Refusal, Request,
-    WorldSize,
+    Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Path, PathChoice, Plan, ReductionTree, Refusal,
+    Request, WorldSize,
 };
 
 mod findings;
@@ -35,6 +35,15 @@ pub struct Candidate {
     pub verdict: Verdict,
 }
 
+/// The path between GPUs that calls do not take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathRefusal {
+    /// Which.
+    pub path: Path,
+    /// Why, for people.
+    pub reason: String,
+}
+
 /// The decision for one request, with all that was weighed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
@@ -46,6 +55,8 @@ pub struct Explanation {
     pub chosen: Option<AlgorithmName>,
     /// How bytes reach a peer.
     pub path: Path,
+    /// Between GPUs, the path that is not taken.
+    pub other_path: Option<PathRefusal>,
     /// What executes it, or would.
     pub engine: Engine,
     /// The predicted time of one call in microseconds, if one runs.
@@ -91,6 +102,7 @@ impl Plan {
             world: self.world(),
             chosen,
             path: decided.map_or(Path::None, |algorithm| algorithm.path()),
+            other_path: decided.and_then(|algorithm| self.other_path(algorithm.path())),
             engine: request.buffers.engine(),
             predicted_us,
             epochs: decided.as_ref().map_or(0, epochs),
@@ -99,6 +111,25 @@ impl Plan {
             gates: self.findings(request),
             tree: self.tree().clone(),
         }
+    }
+
+    /// The path between GPUs that isn't this one, and why it is not taken.
+    fn other_path(&self, taken: Path) -> Option<PathRefusal> {
+        let (path, way) = match taken {
+            Path::None | Path::SharedMemory => return None,
+            Path::Peer => (Path::HostStaged, Way::HostStaged),
+            Path::HostStaged => (Path::Peer, Way::Peer),
+        };
+        let choice = self.policy().path;
+        let reason = match (
+            choice,
+            gates::proven_along(way, self.topology().gpus.as_ref(), self.world()),
+        ) {
+            (PathChoice::Peer | PathChoice::HostStaged, _) => format!("the policy asks for {choice}"),
+            (PathChoice::Auto, Err(refusal)) if path == Path::Peer => refusal.to_string(),
+            (PathChoice::Auto, _) => "peer access is proven for all pairs, and is the shorter way".to_owned(),
+        };
+        Some(PathRefusal { path, reason })
     }
 
     /// Why an algorithm that could run wasn't chosen.
@@ -225,6 +256,9 @@ impl fmt::Display for Explanation {
                 "  does not run on engine {}: all algorithms are refused",
                 self.engine
             )?,
+        }
+        if let Some(PathRefusal { path, reason }) = &self.other_path {
+            writeln!(f, "  not by path {path}: {reason}")?;
         }
         if let Some(elements) = self.two_shots_from {
             writeln!(f, "  two shots from {elements} elements on")?;

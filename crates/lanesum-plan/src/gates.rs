@@ -14,7 +14,7 @@ use crate::{Bytes, Dtype, Elements, Limits, WorldSize};
 mod device;
 
 pub use device::{DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{FRAME, Proven, WARP, proven, two_shot_frames};
+pub(crate) use device::{FRAME, Proven, WARP, Way, proven, proven_along, two_shot_frames};
 
 closed_words! {
     /// A question that is asked before a decision.
@@ -37,6 +37,8 @@ closed_words! {
         PeerAccess = 7 => "peer_access",
         /// Has every rank a GPU to itself?
         OwnDevice = 8 => "own_device",
+        /// Does what any rank's GPU writes for another into pinned host memory arrive?
+        HostStaging = 9 => "host_staging",
     }
 }
 

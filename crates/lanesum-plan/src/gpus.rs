@@ -5,18 +5,33 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Rank};
+use crate::gates::{Way, proven_along};
+use crate::{Bytes, Rank, Refusal, WorldSize};
 
 /// The GPUs of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Gpus {
     /// One description a rank, by rank. Ranks may share a GPU.
     pub ranks: Vec<RankGpu>,
-    /// Whether writes arrive: first by the rank that writes, then by the rank that owns the memory.
+    /// Whether writes to memory of the owner's GPU arrive: first by the rank that writes, then by the rank that owns the memory.
     pub peers: Vec<Vec<PeerVerdict>>,
+    /// The same of writes to the owner's part of pinned host memory.
+    #[serde(default)]
+    pub staged: Vec<Vec<PeerVerdict>>,
 }
 
 impl Gpus {
+    /// These GPUs, of whose ways to each other nothing is known yet.
+    #[must_use]
+    pub fn new(ranks: Vec<RankGpu>) -> Gpus {
+        let unknown = vec![vec![PeerVerdict::Unknown; ranks.len()]; ranks.len()];
+        Gpus {
+            peers: unknown.clone(),
+            staged: unknown,
+            ranks,
+        }
+    }
+
     /// How many ranks use this rank's GPU, itself included; 0 for a rank that is not described.
     #[must_use]
     pub fn sharing(&self, rank: Rank) -> usize {
@@ -32,6 +47,22 @@ impl Gpus {
         self.distinct() < self.ranks.len()
     }
 
+    /// The most ranks that share one slot, and so one link: those on one GPU, also on different MIG instances of it.
+    #[must_use]
+    pub fn crowd(&self) -> usize {
+        let beside = |own: &RankGpu| self.ranks.iter().filter(|gpu| gpu.pci_bus_id == own.pci_bus_id).count();
+        self.ranks.iter().map(beside).max().unwrap_or(0)
+    }
+
+    /// Why peer access does not serve all pairs of ranks, if it was tried and does not.
+    #[must_use]
+    pub fn peer_refusal(&self) -> Option<Refusal> {
+        let world = WorldSize::new(self.ranks.len()).ok()?;
+        let refused = proven_along(Way::Peer, Some(self), world).err()?;
+        let untried = matches!(refused, Refusal::PeerUnproven { .. });
+        (!untried).then_some(refused)
+    }
+
     /// How many GPUs there are.
     #[must_use]
     pub fn distinct(&self) -> usize {
@@ -41,7 +72,10 @@ impl Gpus {
 
     /// Whether these describe so many ranks, and the way between any two of them.
     pub(crate) fn describe(&self, ranks: usize) -> bool {
-        self.ranks.len() == ranks && self.peers.len() == ranks && self.peers.iter().all(|row| row.len() == ranks)
+        let square =
+            |verdicts: &[Vec<PeerVerdict>]| verdicts.len() == ranks && verdicts.iter().all(|row| row.len() == ranks);
+        // What was written before there was this way says nothing of it.
+        self.ranks.len() == ranks && square(&self.peers) && (self.staged.is_empty() || square(&self.staged))
     }
 }
 
@@ -66,11 +100,14 @@ pub struct RankGpu {
     pub driver: u32,
     /// Whether the driver ends kernels that run for seconds.
     pub watchdog: bool,
+    /// The NUMA node that its PCIe slot belongs to; `None` if unknown, or if there is only one.
+    #[serde(default)]
+    pub numa_node: Option<u32>,
     /// Whether it is no GPU at all but a library that stands in for one in tests.
     pub stand_in: bool,
 }
 
-/// Whether what one rank writes to memory of another's GPU arrives there.
+/// Whether what one rank's GPU writes to an inbox of another rank arrives there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum PeerVerdict {
@@ -78,7 +115,7 @@ pub enum PeerVerdict {
     Own,
     /// The owner has read what the writer wrote.
     Proven,
-    /// The driver does not let the writer map the memory.
+    /// The driver or the system does not let the writer map the memory.
     Refused {
         /// What it says.
         reason: String,

@@ -62,12 +62,12 @@ pub use algorithm::{
 pub use call::{Announced, CALL_WORDS, Call, CallIdentity};
 pub use cost::{CostModel, Link};
 pub use error::PlanError;
-pub use explain::{Candidate, Explanation, Verdict};
+pub use explain::{Candidate, Explanation, PathRefusal, Verdict};
 pub use fault::{Fault, FaultKind};
 pub use gates::{Answer, DEVICE_WORLD_MAX, DeviceFit, Finding, Gate, device_fit};
 pub use gpus::{Gpus, PeerVerdict, RankGpu};
 pub use plan::{Plan, PlanInputs};
-pub use policy::{AlgorithmChoice, Limits, Policy, SHARED_MAX, STAGING_MAX, STAGING_UNIT};
+pub use policy::{AlgorithmChoice, Limits, PathChoice, Policy, SHARED_MAX, STAGING_MAX, STAGING_UNIT};
 pub use refusal::Refusal;
 pub use request::Request;
 pub use topology::{CpuSet, HostFacts, RankHost, Topology};

@@ -12,7 +12,7 @@ use crate::cost::{CostModel, Link};
 use crate::digest::Digest;
 use crate::gates::{self, DeviceFit, Peers, Proven, Single};
 use crate::{
-    Algorithm, Buffers, Dtype, Elements, Limits, Operation, PlanError, Policy, ReductionTree, Refusal, Request,
+    Algorithm, Buffers, Dtype, Elements, Limits, Operation, Path, PlanError, Policy, ReductionTree, Refusal, Request,
     Topology, WorldSize,
 };
 
@@ -89,7 +89,9 @@ impl Plan {
         }
         topology.check(world)?;
         let gpus = topology.gpus.as_ref();
-        let model = CostModel::new(world, topology.cores()).over(Link::between(gpus));
+        let proven = gates::proven(gpus, world, policy.path);
+        let path = proven.as_ref().map_or(Path::Peer, |proven| proven.path());
+        let model = CostModel::new(world, topology.cores()).over(Link::along(path, gpus));
         let standing = match gates::company(world) {
             Err(single) => Standing::Alone(single),
             Ok(peers) => Standing::Among(
@@ -107,7 +109,7 @@ impl Plan {
         };
         let device = Device {
             footing: Footing::compile((limits, policy), gpus, world, model),
-            proven: gates::proven(gpus, world),
+            proven,
         };
         let (topology, tree) = (topology.clone(), tree.clone());
         Ok(Plan {
@@ -127,7 +129,8 @@ impl Plan {
     ///
     /// # Errors
     /// Never for buffers in the host's memory. For [`Buffers::Device`]: [`Refusal::NoDevice`], [`Refusal::DeviceWorld`],
-    /// and, with peers, the first of [`Refusal::PeerAccess`], [`Refusal::PeerDisproven`] and [`Refusal::PeerUnproven`].
+    /// and, with peers, the first of [`Refusal::PeerAccess`], [`Refusal::PeerDisproven`] and [`Refusal::PeerUnproven`], or
+    /// those of the host's memory, where the policy admits that and it was tried.
     #[inline]
     pub fn decide(&self, request: &Request) -> Result<Algorithm, Refusal> {
         match request.buffers {
@@ -273,7 +276,10 @@ impl Plan {
         };
         match &self.device.footing {
             Err(_) => host,
-            Ok(footing) => footing.digest(host).word(u64::from(self.device.proven.is_ok())),
+            Ok(footing) => {
+                let path = self.device.proven.as_ref().map_or(Path::None, |proven| proven.path());
+                footing.digest(host).word(path as u64)
+            }
         }
         .finish()
     }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::closed::closed_words;
 use crate::{AlgorithmName, Bytes, PlanError};
 
 /// Staging and shared memory come in multiples of this, the smallest page.
@@ -79,11 +80,28 @@ impl From<AlgorithmChoice> for String {
     }
 }
 
+closed_words! {
+    /// Who chooses how bytes reach a peer's GPU.
+    #[derive(Default)]
+    pub enum PathChoice ("path") {
+        /// The plan: peer access where it is proven for all pairs, else pinned host memory.
+        #[default]
+        Auto = 0 => "auto",
+        /// The user: straight into the memory of its GPU, or not at all.
+        Peer = 1 => "peer",
+        /// The user: through pinned host memory, or not at all.
+        HostStaged = 2 => "host_staged",
+    }
+}
+
 /// What the user asks of the plan. All ranks must ask for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Policy {
     /// Who chooses the algorithm.
     pub algorithm: AlgorithmChoice,
+    /// Who chooses the path between GPUs.
+    #[serde(default)]
+    pub path: PathChoice,
 }
 
 /// How much memory each rank shares. All ranks must say the same.

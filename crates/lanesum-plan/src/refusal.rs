@@ -83,6 +83,38 @@ pub enum Refusal {
         /// The rank that owns the memory.
         owner: Rank,
     },
+    /// One rank's GPU can't use another's part of the host memory that they stage in.
+    HostAccess {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank whose part it is.
+        owner: Rank,
+        /// What the driver or the system says.
+        cause: String,
+    },
+    /// One rank's GPU wrote to another's part of the host memory that they stage in, and something else arrived.
+    HostDisproven {
+        /// The rank that wrote.
+        writer: Rank,
+        /// The rank whose part it is.
+        owner: Rank,
+        /// What its GPU found there.
+        found: String,
+    },
+    /// Nobody has tried yet whether what one rank's GPU writes to another's part of staging host memory arrives.
+    HostUnproven {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank whose part it is.
+        owner: Rank,
+    },
+    /// Neither way between GPUs serves all pairs of ranks.
+    NoWay {
+        /// Why peer access does not.
+        peer: Box<Refusal>,
+        /// Why host memory does not.
+        host: Box<Refusal>,
+    },
 }
 
 impl Refusal {
@@ -102,14 +134,26 @@ impl Refusal {
             Refusal::DeviceWorld { .. } => Some("start fewer ranks, or give buffers in the host's memory"),
             Refusal::PeerAccess { .. } => Some(
                 "see what `nvidia-smi topo -p2p w` says of the two GPUs: many consumer cards have no peer access, and \
-                 a container may see a GPU without the right to its peers",
+                 a container may see a GPU without the right to its peers; ranks can stage in host memory instead (path \
+                 auto or host_staged)",
             ),
             Refusal::PeerDisproven { .. } => Some(
                 "writes between these GPUs are lost or land elsewhere: an IOMMU that translates, or PCIe access control \
-                 (ACS) on a switch between them, can cause it; turn it off in the firmware, or give buffers in the \
-                 host's memory",
+                 (ACS) on a switch between them, can cause it; turn it off in the firmware, or let ranks stage in host \
+                 memory (path auto or host_staged)",
             ),
-            Refusal::PeerUnproven { .. } => Some("join anew: access is proven while ranks join"),
+            Refusal::HostAccess { .. } => Some(
+                "see that the container may pin as much memory, which its memory limit counts; WSL pins little memory, and \
+                 some virtual machines none",
+            ),
+            Refusal::HostDisproven { .. } => Some(
+                "writes of a GPU to host memory are lost or late, which no program on it survives: see the kernel log for \
+                 IOMMU faults and NVRM messages (dmesg)",
+            ),
+            Refusal::NoWay { host, .. } => host.hint(),
+            Refusal::PeerUnproven { .. } | Refusal::HostUnproven { .. } => {
+                Some("join anew: access is proven while ranks join")
+            }
         }
     }
 }
@@ -160,6 +204,26 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "it is not proven that what rank {writer} writes to memory of rank {owner}'s GPU arrives"
+                )
+            }
+            Refusal::HostAccess { writer, owner, cause } => {
+                write!(
+                    f,
+                    "the GPU of rank {writer} can't use rank {owner}'s part of pinned host memory: {cause}"
+                )
+            }
+            Refusal::HostDisproven { writer, owner, found } => {
+                write!(
+                    f,
+                    "what rank {writer}'s GPU wrote to rank {owner}'s part of pinned host memory did not arrive: {found}"
+                )
+            }
+            Refusal::NoWay { peer, host } => write!(f, "{peer}; and {host}"),
+            Refusal::HostUnproven { writer, owner } => {
+                write!(
+                    f,
+                    "nobody has tried whether what rank {writer}'s GPU writes to rank {owner}'s part of pinned host \
+                     memory arrives"
                 )
             }
         }

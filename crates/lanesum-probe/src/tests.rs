@@ -63,6 +63,26 @@ fn numa_nodes_are_counted() {
 }
 
 #[test]
+fn the_node_of_a_slot_is_found_whatever_the_case_of_its_name() {
+    let root = Root::with(&[
+        ("sys/bus/pci/devices/0000:c1:00.0/numa_node", "1\n"),
+        ("sys/bus/pci/devices/0000:03:00.0/numa_node", "-1\n"),
+        ("sys/bus/pci/numa_node", "7\n"),
+    ]);
+    for (name, expected) in [
+        ("0000:C1:00.0", Some(1)),
+        ("0000:c1:00.0", Some(1)),
+        ("0000:03:00.0", None),
+        ("0000:04:00.0", None),
+        ("..", None),
+        ("", None),
+        ("0000:c1:00.0/../0000:c1:00.0", None),
+    ] {
+        assert_eq!(pci_numa_node_below(root.path(), name), expected, "{name}");
+    }
+}
+
+#[test]
 fn an_empty_root_tells_nothing() {
     let root = Root::with(&[]);
     assert_eq!(host_below(root.path()), HostFacts::default());

@@ -6,8 +6,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// The largest world that the layout serves.
 pub const WORLD_MAX: usize = 16;
 
-/// Version of the layout; ranks of another version are refused.
-pub const LAYOUT_VERSION: u32 = 3;
+/// Version of the layout, and of that of GPUs' inboxes; ranks of another version are refused.
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// `lanesum` in ASCII, low byte first.
 #[cfg(not(loom))]

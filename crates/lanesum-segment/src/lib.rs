@@ -25,6 +25,8 @@ mod fork;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
+mod sealed;
+#[cfg(not(loom))]
 mod segment;
 #[cfg(loom)]
 #[path = "segment_loom.rs"]
@@ -42,5 +44,7 @@ pub use member::{Announcement, Member};
 pub use mutants::MUTANTS;
 pub use rank_set::RankSet;
 pub use record::{Phase, Record, RecordKind};
+#[cfg(not(loom))]
+pub use sealed::SealedMemory;
 pub use segment::Segment;
 pub use wait::{Lost, Pace, Tally, Trouble, WaitContext};

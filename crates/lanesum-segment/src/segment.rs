@@ -1,26 +1,21 @@
 //! Making, opening and checking a segment.
 
 use core::ptr::NonNull;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::thread::futex;
 
 use crate::error::SegmentError;
 use crate::layout::{Control, Geometry, Head, LAYOUT_VERSION, MAGIC};
-use crate::mapping::Mapping;
+use crate::sealed::SealedMemory;
 use crate::sync::{AtomicU32, Ordering};
-
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The mapped segment of a communicator.
 #[derive(Debug)]
 pub struct Segment {
     geometry: Geometry,
-    mapping: Mapping,
+    memory: SealedMemory,
 }
 
 impl Segment {
@@ -29,20 +24,8 @@ impl Segment {
     /// # Errors
     /// [`SegmentError::System`] if the kernel refuses.
     pub fn create(geometry: Geometry) -> Result<(Self, OwnedFd), SegmentError> {
-        let bytes = geometry.total();
-        let system = |call| move |errno| SegmentError::System { call, bytes, errno };
-        // Growing a file past this limit would end the process by SIGXFSZ.
-        if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|&limit| limit < bytes) {
-            return Err(SegmentError::FileSize { bytes, limit });
-        }
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = memfd_create("lanesum", flags).map_err(system("memfd_create"))?;
-        ftruncate(&fd, bytes).map_err(system("ftruncate"))?;
-        fcntl_add_seals(&fd, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;
-        let segment = Self {
-            geometry,
-            mapping: Mapping::new(fd.as_fd(), bytes)?,
-        };
+        let (memory, fd) = SealedMemory::create(geometry.total())?;
+        let segment = Self { geometry, memory };
         segment.format();
         Ok((segment, fd))
     }
@@ -52,27 +35,9 @@ impl Segment {
     /// # Errors
     /// [`SegmentError`] if it is not sealed, has another size or header, or can't be mapped.
     pub fn open(fd: &OwnedFd, geometry: Geometry) -> Result<Self, SegmentError> {
-        let bytes = geometry.total();
-        let system = |call| move |errno| SegmentError::System { call, bytes, errno };
-        let seals = fcntl_get_seals(fd).map_err(|errno| match errno {
-            Errno::INVAL => SegmentError::NotSealed,
-            other => SegmentError::System {
-                call: "fcntl(F_GET_SEALS)",
-                bytes,
-                errno: other,
-            },
-        })?;
-        // Without the seals a peer could shrink the file, and touching the mapping would kill this process.
-        if !seals.contains(SEALS) {
-            return Err(SegmentError::NotSealed);
-        }
-        let found = fstat(fd).map_err(system("fstat"))?.st_size.unsigned_abs();
-        if found != bytes {
-            return Err(SegmentError::Size { found, expected: bytes });
-        }
         let segment = Self {
             geometry,
-            mapping: Mapping::new(fd.as_fd(), bytes)?,
+            memory: SealedMemory::open(fd, geometry.total())?,
         };
         segment.check()?;
         Ok(segment)
@@ -107,7 +72,8 @@ impl Segment {
 
     /// Asks the kernel for the pages of a rank's staging before the first call needs them.
     pub fn populate(&self, rank: usize) {
-        self.mapping
+        self.memory
+            .mapping()
             .populate(self.geometry.staging_offset(rank, 0), 2 * self.geometry.staging());
     }
 
@@ -115,7 +81,7 @@ impl Segment {
     fn at(&self, offset: u64) -> NonNull<u8> {
         // SAFETY: all offsets come from `Geometry` for ranks below its world, so they lie inside the
         // mapping, whose length is `Geometry::total`.
-        unsafe { self.mapping.base().add(offset as usize) }
+        unsafe { self.memory.base().add(offset as usize) }
     }
 
     #[inline]

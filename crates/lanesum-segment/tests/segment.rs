@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use lanesum_segment::{ForkGuard, Geometry, Segment, SegmentError};
+use lanesum_segment::{ForkGuard, Geometry, SealedMemory, Segment, SegmentError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
@@ -45,6 +45,45 @@ fn what_one_rank_writes_the_other_reads() {
     }
     // The regions follow the control blocks and do not overlap: the header is as it was.
     Segment::open(&fd, geometry()).unwrap();
+}
+
+/// The memory policy of the mapping that starts there, unless it is still the default.
+fn numa_maps_of(start: usize) -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
+    let fields = maps.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = fields.into_iter().find(|fields| fields[0] == format!("{start:x}"))?;
+    Some(found[1].to_owned()).filter(|policy| policy != "default")
+}
+
+#[test]
+fn memory_without_a_layout_is_shared_and_its_size_is_checked() {
+    let (made, fd) = SealedMemory::create(12_288).unwrap();
+    // No machine has the second; where there is a choice of nodes, the first is taken.
+    for node in [0, 5000] {
+        made.prefer_node(node);
+    }
+    // The kernel tells, where it knows nodes and no sandbox forbids the call.
+    let wish = numa_maps_of(made.base().as_ptr() as usize);
+    assert!(wish.is_none_or(|wish| wish.starts_with("prefer") && wish.ends_with(":0")));
+    made.take_pages().unwrap();
+    let opened = SealedMemory::open(&fd, 12_288).unwrap();
+    assert_eq!((made.bytes(), opened.bytes()), (12_288, 12_288));
+    // SAFETY: both mappings live and have this byte.
+    let (to, from) = unsafe { (made.base().add(12_287), opened.base()) };
+    // SAFETY: nobody else touches it.
+    unsafe { to.write(7) };
+    // SAFETY: as above.
+    let from = unsafe { from.add(12_287) };
+    // SAFETY: the write is done.
+    assert_eq!(unsafe { from.read() }, 7);
+    let error = SealedMemory::open(&fd, 16_384).unwrap_err();
+    let wrong = SegmentError::Size {
+        found: 12_288,
+        expected: 16_384,
+    };
+    assert_eq!(error, wrong);
+    let error = SealedMemory::open(&blank(12_288, SealFlags::SHRINK), 12_288).unwrap_err();
+    assert_eq!(error, SegmentError::NotSealed);
 }
 
 #[test]

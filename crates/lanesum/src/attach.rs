@@ -1,7 +1,7 @@
 //! Attaching a GPU on every rank: offers, mapping and proofs, each step told to all ranks so that all end alike.
 
-use lanesum_cuda::{CudaError, Device, Staged};
-use lanesum_plan::{DeviceFit, Gpus, Limits, PeerVerdict, Rank, Refusal, WorldSize, device_fit};
+use lanesum_cuda::{CudaError, Device, Opened, Staged, Way};
+use lanesum_plan::{Bytes, DeviceFit, Gpus, Limits, PathChoice, PeerVerdict, Rank, Refusal, WorldSize, device_fit};
 use lanesum_rendezvous::{Meeting, Parcel};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(crate) enum Attached {
     /// Every rank is ready to call; the verdicts are in the topology.
     Ready(Box<Staged>, Gpus),
-    /// There is no way between some ranks; the verdicts say which.
+    /// No way that the policy admits is there between all ranks; the verdicts say why.
     Apart(Gpus),
     /// Some rank could not; the same words on all ranks but its own, which has the error.
     Without(Without),
@@ -42,6 +42,21 @@ impl Without {
             Self::Own(error) => Some(error.to_string()),
             Self::Peer { rank, reason } => Some(format!("rank {rank}: {reason}")),
             Self::Refused(refusal) => Some(refusal.to_string()),
+        }
+    }
+
+    /// The same with why the way before did not serve, if one was tried.
+    fn after(self, peer: Option<Refusal>) -> Self {
+        match (self, peer) {
+            (Self::Own(host), Some(peer)) => Self::Own(CudaError::NoWay {
+                peer: peer.to_string(),
+                host: Box::new(host),
+            }),
+            (Self::Peer { rank, reason }, Some(peer)) => Self::Peer {
+                rank,
+                reason: format!("{reason} (it stages in host memory, since {peer})"),
+            },
+            (without, _) => without,
         }
     }
 
@@ -75,13 +90,14 @@ pub(crate) struct Party<'a> {
 }
 
 impl Party<'_> {
-    /// Makes, passes, maps and proves. `gpus` describes the ranks' devices, the same on all ranks.
+    /// Makes, passes, maps and proves, by one way after the other. `gpus` describes the ranks' devices, `memory_limit` is their control
+    /// group's; both are the same on all ranks.
     pub(crate) fn attach(
         &mut self,
         builder: &Builder,
         device: &Device,
         limits: Limits,
-        mut gpus: Gpus,
+        (mut gpus, memory_limit): (Gpus, Option<Bytes>),
     ) -> Result<Attached, Error> {
         let fit = match device_fit(limits, Some(&gpus), self.world) {
             Ok(fit) => fit,
@@ -91,32 +107,66 @@ impl Party<'_> {
             Ok(staged) => staged,
             Err(without) => return Ok(Attached::Without(without)),
         };
-        let row = match self.map(&mut staged)? {
-            Ok(row) => row,
-            Err(without) => return Ok(Attached::Without(without)),
+        let staging = Way::HostStaged {
+            node: gpus.ranks.get(self.rank.index()).and_then(|gpu| gpu.numa_node),
+            limit: memory_limit.map(Bytes::get),
         };
-        gpus.peers = self.gather(&row)?;
-        let refused = gpus
-            .peers
-            .iter()
-            .flatten()
-            .any(|verdict| matches!(verdict, PeerVerdict::Refused { .. }));
-        if refused {
-            return Ok(Attached::Apart(gpus));
+        // One rank exchanges nothing: memory of its GPU will do, whatever path is asked for.
+        let choice = if self.world.get() == 1 {
+            PathChoice::Auto
+        } else {
+            builder.path
+        };
+        let ways: &[Way] = match choice {
+            PathChoice::Auto => &[Way::Peer, staging],
+            PathChoice::Peer => &[Way::Peer],
+            PathChoice::HostStaged => &[staging],
+        };
+        for way in ways {
+            let verdicts = match self.try_way(&mut staged, *way)? {
+                Ok(verdicts) => verdicts,
+                Err(without) => return Ok(Attached::Without(without.after(gpus.peer_refusal()))),
+            };
+            let proven = verdicts
+                .iter()
+                .flatten()
+                .all(|verdict| matches!(verdict, PeerVerdict::Own | PeerVerdict::Proven));
+            match way {
+                Way::Peer => gpus.peers = verdicts,
+                Way::HostStaged { .. } => gpus.staged = verdicts,
+            }
+            if proven {
+                return Ok(Attached::Ready(Box::new(staged), gpus));
+            }
         }
-        match self.prove(&staged)? {
-            Err(without) => return Ok(Attached::Without(without)),
-            Ok(columns) => {
-                for (owner, column) in columns.into_iter().enumerate() {
-                    for (row, verdict) in gpus.peers.iter_mut().zip(column) {
-                        if let Some(slot) = row.get_mut(owner) {
-                            *slot = verdict;
-                        }
-                    }
+        Ok(Attached::Apart(gpus))
+    }
+
+    /// Maps all inboxes of a way and, if none is refused, proves it. The verdicts are by writer, then by owner.
+    fn try_way(&mut self, staged: &mut Staged, way: Way) -> Result<Result<Vec<Vec<PeerVerdict>>, Without>, Error> {
+        let row = match self.map(staged, way)? {
+            Ok(row) => row,
+            Err(without) => return Ok(Err(without)),
+        };
+        let mut verdicts = self.gather(&row)?;
+        let refused = |verdict: &PeerVerdict| matches!(verdict, PeerVerdict::Refused { .. });
+        if verdicts.iter().flatten().any(refused) {
+            return Ok(Ok(verdicts));
+        }
+        // A nonce of its own for each way: what was right by one is not taken for proof of another.
+        let nonce = self.meeting.token() ^ u64::from(way != Way::Peer);
+        let columns = match self.prove(staged, nonce)? {
+            Ok(columns) => columns,
+            Err(without) => return Ok(Err(without)),
+        };
+        for (owner, column) in columns.into_iter().enumerate() {
+            for (row, verdict) in verdicts.iter_mut().zip(column) {
+                if let Some(slot) = row.get_mut(owner) {
+                    *slot = verdict;
                 }
             }
         }
-        Ok(Attached::Ready(Box::new(staged), gpus))
+        Ok(Ok(verdicts))
     }
 
     fn stage(&mut self, builder: &Builder, device: &Device, fit: DeviceFit) -> Result<Result<Staged, Without>, Error> {
@@ -125,12 +175,25 @@ impl Party<'_> {
         self.outcome(staged)
     }
 
-    /// Passes offers round and maps those of the peers. The row says of each owner whether this rank can write there.
-    fn map(&mut self, staged: &mut Staged) -> Result<Result<Vec<PeerVerdict>, Without>, Error> {
-        let (offer, descriptor) = match staged.offer() {
-            Ok(offer) => offer,
-            Err(error) => return self.outcome(Err(error)),
+    /// Opens a way on all ranks, passes offers round and maps those of the peers. The row says of each owner whether this rank can write
+    /// there. Where the driver of some rank shares no memory of its GPU, that is the verdict on all who would write there, the rank
+    /// itself among them, and no trouble of the rank: there may be another way.
+    fn map(&mut self, staged: &mut Staged, way: Way) -> Result<Result<Vec<PeerVerdict>, Without>, Error> {
+        // Told to all before anybody offers: a rank that can't would leave the others waiting for its offer.
+        let (offer, unshared) = match self.outcome(staged.open(way))? {
+            Ok(Opened::Offer(bytes, descriptor)) => ((bytes, descriptor), None),
+            Ok(Opened::Unshared(error)) => ((Vec::new(), None), Some(error.to_string())),
+            Err(without) => return Ok(Err(without)),
         };
+        let unshared: Vec<Option<String>> = self.gather(&unshared)?;
+        if unshared.iter().any(Option::is_some) {
+            let verdict = |reason: Option<String>| match reason {
+                Some(reason) => PeerVerdict::Refused { reason },
+                None => PeerVerdict::Unknown,
+            };
+            return Ok(Ok(unshared.into_iter().map(verdict).collect()));
+        }
+        let (offer, descriptor) = offer;
         let parcels = self.meeting.exchange(&offer, descriptor)?;
         let mut row = Vec::with_capacity(parcels.len());
         for (peer, Parcel { bytes, descriptor }) in self.world.ranks().zip(parcels) {
@@ -145,8 +208,7 @@ impl Party<'_> {
     }
 
     /// Every rank writes its proofs; when all have, every rank reads its own. A column a rank, by owner.
-    fn prove(&mut self, staged: &Staged) -> Result<Result<Vec<Vec<PeerVerdict>>, Without>, Error> {
-        let nonce = self.meeting.token();
+    fn prove(&mut self, staged: &Staged, nonce: u64) -> Result<Result<Vec<Vec<PeerVerdict>>, Without>, Error> {
         if let Err(without) = self.outcome(staged.prove(nonce))? {
             return Ok(Err(without));
         }

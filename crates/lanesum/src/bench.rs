@@ -225,6 +225,23 @@ impl Variant {
     }
 }
 
+/// Bytes that the copy engines of this rank's GPU carry each way in a microsecond, up and down at once: what the path through host
+/// memory is measured against. All ranks ask, and measure together, so that those that share a link divide it. Takes a tenth of a
+/// second. `None` if this rank's could not be measured.
+///
+/// # Errors
+/// As [`Communicator::barrier`].
+pub fn copy_rate(communicator: &Communicator) -> Result<Option<f64>, Error> {
+    let rank = communicator.rank().index();
+    let gpus = communicator.topology().gpus.as_ref();
+    let node = gpus.and_then(|gpus| gpus.ranks.get(rank)?.numa_node);
+    let copies = communicator
+        .device()
+        .and_then(|device| lanesum_cuda::Copies::new(device, node).ok());
+    let _met = communicator.barrier()?;
+    Ok(copies.and_then(|copies| copies.rate(communicator.deadline()).ok()))
+}
+
 /// Loads the kernels of all variants.
 ///
 /// # Errors

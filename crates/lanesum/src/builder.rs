@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lanesum_plan::{AlgorithmChoice, Bytes, ReductionTree};
+use lanesum_plan::{AlgorithmChoice, Bytes, PathChoice, ReductionTree};
 
 use crate::communicator::Communicator;
 use crate::engines::EngineChoice;
@@ -30,6 +30,7 @@ pub struct Builder {
     pub(crate) engine: EngineChoice,
     pub(crate) device: Option<usize>,
     pub(crate) algorithm: AlgorithmChoice,
+    pub(crate) path: PathChoice,
     pub(crate) staging: Bytes,
     pub(crate) shared: Bytes,
     pub(crate) tree: Option<ReductionTree>,
@@ -50,6 +51,7 @@ impl Builder {
             engine: EngineChoice::Host,
             device: None,
             algorithm: AlgorithmChoice::Auto,
+            path: PathChoice::Auto,
             staging: STAGING,
             shared: SHARED,
             tree: None,
@@ -103,6 +105,13 @@ impl Builder {
     /// Pins the algorithm instead of leaving it to the plan.
     pub fn algorithm(mut self, choice: AlgorithmChoice) -> Self {
         self.algorithm = choice;
+        self
+    }
+
+    /// Pins the path between GPUs instead of leaving it to the plan, which takes peer access where it is proven for all pairs of
+    /// ranks, and else pinned host memory.
+    pub fn path(mut self, choice: PathChoice) -> Self {
+        self.path = choice;
         self
     }
 

@@ -297,9 +297,10 @@ impl Communicator {
         self.plan.topology()
     }
 
-    /// Size of the segment, of all ranks together.
+    /// Host memory that the ranks share, of all together: the segment, and what GPUs stage in on path `host_staged`.
     pub fn memory(&self) -> Bytes {
-        Bytes::new(self.engine.segment().geometry().total())
+        let pinned = self.cuda.as_ref().map_or(0, |cuda| cuda.pinned().get());
+        Bytes::new(self.engine.segment().geometry().total() + pinned)
     }
 
     /// How long joining took on this rank.

@@ -8,8 +8,8 @@ use lanesum_cuda::{Device, Staged};
 use lanesum_host::Engine;
 use lanesum_host::reduce::{Isa, Reducer};
 use lanesum_plan::{
-    Gpus, HostFacts, Limits, PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, RankHost, ReductionTree,
-    Topology, WorldSize,
+    Gpus, HostFacts, Limits, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, RankHost, ReductionTree, Topology,
+    WorldSize,
 };
 use lanesum_rendezvous::{Join, Meeting, meet};
 use lanesum_segment::{Arena, ForkGuard, Geometry, LAYOUT_VERSION, Lost, Pace, Segment};
@@ -46,6 +46,7 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     };
     let policy = Policy {
         algorithm: builder.algorithm,
+        path: builder.path,
     };
     let guard = Arc::new(ForkGuard::new()?);
     let device = attach::open(&builder);
@@ -145,7 +146,10 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
         },
         host: lanesum_probe::host(),
         gpu: match device {
-            Ok(device) => Some(Ok(device.facts().clone())),
+            Ok(device) => Some(Ok(RankGpu {
+                numa_node: lanesum_probe::pci_numa_node(&device.facts().pci_bus_id),
+                ..device.facts().clone()
+            })),
             Err(without) => without.reason().map(Err),
         },
     };
@@ -164,6 +168,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
             term("shared bytes", builder.shared.get().to_string()),
             term("engine", builder.engine.to_string()),
             term("algorithm", builder.algorithm.to_string()),
+            term("path", builder.path.to_string()),
             term("reduction tree", tree.to_string()),
             term("first epoch", builder.first_epoch.to_string()),
         ],
@@ -196,10 +201,7 @@ fn topology_of(meeting: &Meeting) -> Result<(Topology, Option<(usize, String)>),
         }
     }
     let world = ranks.len();
-    let gpus = (gpus.len() == world).then(|| Gpus {
-        ranks: gpus,
-        peers: vec![vec![PeerVerdict::Unknown; world]; world],
-    });
+    let gpus = (gpus.len() == world).then(|| Gpus::new(gpus));
     let host = host.unwrap_or_default();
     Ok((Topology { ranks, host, gpus }, told))
 }
@@ -227,13 +229,14 @@ fn attached(
             ));
         }
     };
-    let (staged, gpus, without) = match party.attach(builder, &device.0, limits, device.1)? {
-        Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
-        Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
-        // The plan says so itself then.
-        Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
-        Attached::Without(without) => (None, None, without),
-    };
+    let (staged, gpus, without) =
+        match party.attach(builder, &device.0, limits, (device.1, topology.host.memory_limit))? {
+            Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
+            Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
+            // The plan says so itself then.
+            Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
+            Attached::Without(without) => (None, None, without),
+        };
     topology.gpus = gpus;
     Ok((staged, without))
 }

@@ -240,23 +240,24 @@ step_info() {
 
 step_conformance() {
     # Ranks that are threads of one process are only tested where each has a GPU: a driver call of one may wait for a kernel of another.
-    if [ "$gpus" -ge 3 ]; then tests 420 cuda_conformance; else tests 420 cuda_conformance --skip threads_; fi
+    if [ "$gpus" -ge 3 ]; then tests 480 cuda_conformance; else tests 480 cuda_conformance --skip threads_; fi
 }
 
-step_faults-mps() { tests 300 cuda_faults --skip kill_; }
-step_graphs() { tests 300 cuda_graphs --skip kill_; }
+step_faults-mps() { tests 420 cuda_faults --skip kill_; }
+step_graphs() { tests 420 cuda_graphs --skip kill_; }
 step_kills() {
-    tests 240 cuda_faults kill_
-    tests 120 cuda_graphs kill_
+    tests 360 cuda_faults kill_
+    tests 180 cuda_graphs kill_
 }
-step_life() { tests 300 cuda_life; }
-step_soak() { tests 420 cuda_soak; }
+step_life() { tests 480 cuda_life; }
+step_soak() { tests 540 cuda_soak; }
 
 step_verify-cycle() {
     local ranks
     for ranks in 2 4 8; do
         json 90 "$ranks" verify-cycle --engine cuda --ranks "$ranks" --json
         json 90 "$ranks graph" verify-cycle --engine cuda --ranks "$ranks" --graph --json
+        json 90 "$ranks graph host_staged" verify-cycle --engine cuda --ranks "$ranks" --path host_staged --graph --json
     done
 }
 

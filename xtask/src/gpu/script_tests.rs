@@ -179,6 +179,11 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     assert_eq!(record["steps"][1]["tests"], serde_json::json!([2, 0]));
     let words = &record["steps"][6]["results"]["8"]["words"];
     assert_eq!(words, "verify-cycle --engine cuda --ranks 8 --json");
+    let words = &record["steps"][6]["results"]["8 graph host_staged"]["words"];
+    assert_eq!(
+        words,
+        "verify-cycle --engine cuda --ranks 8 --path host_staged --graph --json"
+    );
     let lines = record["steps"][7]["results"]["lines"].as_array().expect("lines");
     assert_eq!((lines.len(), &lines[1]["words"]), (2, &"again".into()));
     let words = lines[0]["words"].as_str().expect("words");

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, Dtype, WORLD_MAX};
+use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice, WORLD_MAX};
 
-use super::{Mode, algorithms, dtypes, engines};
+use super::{Mode, algorithms, dtypes, engines, paths};
 use crate::bench::peers::NAMES;
 
 /// `lanesum bench`
@@ -27,6 +27,9 @@ pub struct Bench {
     /// Let the plan decide, or insist on one algorithm
     #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
     pub algorithm: AlgorithmChoice,
+    /// Peer access where it works and pinned host memory where not, or insist on one of the two
+    #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
+    pub path: PathChoice,
     /// How calls are made; both ways if neither is named.
     #[command(flatten)]
     pub mode: Mode,

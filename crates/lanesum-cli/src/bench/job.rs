@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, Dtype, Engine};
+use lanesum_plan::{AlgorithmChoice, Dtype, Engine, PathChoice};
 
 use super::message::Assignment;
 use crate::arguments::{Bench, PeerChoice};
@@ -23,6 +23,7 @@ pub struct Job {
     pub(super) sizes: Vec<u64>,
     pub(super) dtype: Dtype,
     pub(super) algorithm: AlgorithmChoice,
+    pub(super) path: PathChoice,
     pub(super) graph: bool,
     pub(super) eager: bool,
     pub(super) peers: PeerChoice,
@@ -68,6 +69,7 @@ impl Job {
             sizes: sizes_of(arguments)?,
             dtype: arguments.dtype,
             algorithm: arguments.algorithm,
+            path: arguments.path,
             graph: arguments.mode.graph || neither,
             eager: arguments.mode.eager || neither,
             peers: arguments.peers.clone(),
@@ -90,6 +92,7 @@ impl Job {
             sizes: vec![8192],
             dtype: Dtype::Bf16,
             algorithm: AlgorithmChoice::Auto,
+            path: PathChoice::Auto,
             graph: true,
             eager: true,
             peers: PeerChoice::None,
@@ -119,6 +122,7 @@ impl Job {
                 .collect(),
             dtype: self.dtype,
             algorithm: self.algorithm,
+            path: self.path,
             graph: self.graph,
             eager: self.eager,
             cpu: self.cpus.get(rank).copied(),

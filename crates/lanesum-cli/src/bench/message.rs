@@ -1,7 +1,7 @@
 //! What the parent gives a rank to do, and what the rank finds.
 
 use lanesum::bench::Variant;
-use lanesum_plan::{AlgorithmChoice, Dtype, RankGpu};
+use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice, RankGpu};
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::message::Ran;
@@ -21,6 +21,8 @@ pub struct Assignment {
     pub dtype: Dtype,
     /// Who chooses the algorithm.
     pub algorithm: AlgorithmChoice,
+    /// Who chooses the path.
+    pub path: PathChoice,
     /// Whether to time graphs.
     pub graph: bool,
     /// Whether to time calls one after the other.
@@ -122,6 +124,8 @@ pub struct Point {
     pub bytes: u64,
     /// What ran, by the receipts.
     pub ran: Ran,
+    /// Bytes a microsecond that copy engines carry each way, where bytes go through host memory.
+    pub copy_rate: Option<f64>,
     /// What was timed, in the same order on every rank.
     pub timed: Vec<Timed>,
     /// Why some of it could not be timed.

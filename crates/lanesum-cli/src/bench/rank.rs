@@ -9,6 +9,7 @@ use lanesum::{AllReduce, Builder, Communicator, CudaError, EngineChoice, Issued,
 use lanesum_plan::{AlgorithmName, Dtype, ReductionTree, WorldSize};
 
 use super::message::{Assignment, Effort, Finding, Kind, Pilot, Point, Timed};
+use crate::ranks::copy_engines;
 use crate::ranks::message::Ran;
 use crate::ranks::on_device::{DeviceDesk, Errand, Recorded, Unguarded, await_completion};
 use crate::ranks::patterns::{Number, Patterns};
@@ -41,6 +42,7 @@ fn typed<T: Number>(assignment: &Assignment, unguarded: Option<Unguarded<T>>) ->
     let communicator = Builder::from_env()?
         .engine(EngineChoice::Cuda)
         .algorithm(assignment.algorithm)
+        .path(assignment.path)
         .join()?;
     speech::joined(&communicator)?;
     if *communicator.tree() != tree {
@@ -51,6 +53,7 @@ fn typed<T: Number>(assignment: &Assignment, unguarded: Option<Unguarded<T>>) ->
         assignment,
         pace: Pace::new(assignment.rank),
         done: 0,
+        copy_rate: None,
     };
     for patterns in &sizes {
         stage.size(patterns, unguarded)?;
@@ -65,6 +68,8 @@ struct Stage<'a> {
     pace: Pace,
     /// Sizes that are through.
     done: u64,
+    /// What copy engines carry, once it is measured.
+    copy_rate: Option<f64>,
 }
 
 /// One size at work.
@@ -113,6 +118,7 @@ impl Stage<'_> {
         let mut point = Point {
             bytes: (patterns.elements() * size_of::<T>()) as u64,
             ran,
+            copy_rate: self.copy_rate(ran)?,
             timed: Vec::new(),
             missing: Vec::new(),
         };
@@ -216,6 +222,14 @@ impl Stage<'_> {
             wrong: before.or(after),
         });
         Ok(())
+    }
+
+    /// What copy engines carry: measured once, as it does not depend on sizes.
+    fn copy_rate(&mut self, ran: Ran) -> Result<Option<f64>, RankError> {
+        if self.copy_rate.is_none() {
+            self.copy_rate = copy_engines::rate(self.communicator, ran)?;
+        }
+        Ok(self.copy_rate)
     }
 
     /// A sign of life; what it tells are sizes that are through.

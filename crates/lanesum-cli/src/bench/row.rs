@@ -7,6 +7,7 @@ use super::job::Job;
 use super::message::{Effort, Kind, Point, Timed};
 use super::peers::PeerRow;
 use crate::errors::CliError;
+use crate::ranks::copy_engines;
 use crate::ranks::message::Quantiles;
 
 /// The name under which our own rows stand beside those of peers.
@@ -71,6 +72,8 @@ pub struct Row {
     pub floor_us: Option<f64>,
     /// The median over it.
     pub ratio_to_floor: Option<f64>,
+    /// What the copy engines would take for the bytes, as a part of this time; for our sums through host memory.
+    pub copy_engine_share: Option<f64>,
     /// Whether all results were right, before and after they were timed; nothing where there are none.
     pub checked: Option<bool>,
     /// The largest error of a peer, as a part of the magnitudes that were added. Ours has none.
@@ -118,10 +121,7 @@ impl Found {
     pub fn new(ranks: usize) -> Self {
         Self {
             ranks,
-            gpus: Gpus {
-                ranks: vec![],
-                peers: vec![],
-            },
+            gpus: Gpus::new(vec![]),
             efforts: vec![],
             rows: vec![],
             missing: vec![],
@@ -208,6 +208,7 @@ fn of_peer(job: &Job, (ranks, effort): (usize, &Effort), floor_us: Option<f64>, 
         us,
         floor_us,
         ratio_to_floor: floor_us.map(|floor| us.p50 / floor),
+        copy_engine_share: None,
         checked: Some(true),
         max_error: Some(row.max_error),
         stand_in: job.stand_in,
@@ -225,6 +226,7 @@ impl Found {
             return Err(format!("{:?} and {:?}", what(first), what(other)));
         }
         let begin = self.rows.len();
+        let copy_rate = points.iter().filter_map(|point| point.copy_rate).reduce(f64::min);
         for (index, timed) in first.timed.iter().enumerate() {
             let mut slowest = vec![0.0; effort.replays as usize];
             let mut wrong = None;
@@ -247,6 +249,7 @@ impl Found {
                 );
                 self.wrong.get_or_insert((rank, told));
             }
+            let us = quantiles(slowest);
             self.rows.push(Row {
                 kind: LineKind::of(timed.kind),
                 engine: "cuda",
@@ -260,9 +263,12 @@ impl Found {
                 dtype: job.dtype,
                 calls: effort.calls,
                 replays: effort.replays,
-                us: quantiles(slowest),
+                us,
                 floor_us: None,
                 ratio_to_floor: None,
+                copy_engine_share: copy_rate
+                    .filter(|_| timed.kind.sums())
+                    .map(|rate| copy_engines::share((first.bytes, self.ranks), us.p50, rate)),
                 checked: timed.kind.sums().then_some(wrong.is_none()),
                 max_error: None,
                 stand_in: job.stand_in,

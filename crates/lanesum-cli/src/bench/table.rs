@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use lanesum_plan::Path;
+
 use super::job::Job;
 use super::row::{Found, Missing, OURS, Row};
 use crate::engines::STAND_IN;
@@ -96,6 +98,9 @@ fn section(text: &mut String, rows: &[&Row]) {
 fn name(row: &Row) -> String {
     let mut name = match (row.variant, &row.algorithm) {
         (Some(kind), _) => format!("  {}", kind.words()),
+        (None, Some(algorithm)) if row.path == Some(Path::HostStaged) => {
+            format!("{} ({algorithm}, {})", row.peer, Path::HostStaged)
+        }
         (None, Some(algorithm)) if algorithm != "default" => format!("{} ({algorithm})", row.peer),
         (None, Some(_) | None) => row.peer.clone(),
     };
@@ -117,6 +122,20 @@ fn foot(text: &mut String, found: &Found) {
         writeln!(text, "  not timed: {whose}{sizes}: {}", what.missing).unwrap_or_default();
     };
     text.push('\n');
+    let shares = found.rows.iter().filter(|row| row.variant.is_none()).filter_map(|row| {
+        let way = if row.graph { "graph" } else { "eager" };
+        let percent = 100.0 * row.copy_engine_share?;
+        Some(format!("{percent:.0} % at {}, {way}", grouped(row.bytes)))
+    });
+    let shares: Vec<String> = shares.collect();
+    if !shares.is_empty() {
+        writeln!(
+            text,
+            "  part of the time that copy engines would take: {}",
+            shares.join("; ")
+        )
+        .unwrap_or_default();
+    }
     let mut told: Vec<&Missing> = Vec::new();
     for missing in &found.missing {
         let same = |other: &&Missing| {

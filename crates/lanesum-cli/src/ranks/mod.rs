@@ -7,6 +7,7 @@
 //! | `supervise` | what the parent makes of it |
 //! | `patterns`, `on_device` | inputs with known sums, and where they lie on a GPU |
 
+pub mod copy_engines;
 pub mod message;
 pub mod on_device;
 pub mod patterns;

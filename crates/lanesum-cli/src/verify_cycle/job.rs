@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, Buffers, Dtype, Engine};
+use lanesum_plan::{AlgorithmChoice, Buffers, Dtype, Engine, PathChoice};
 
 use super::message::Assignment;
 use super::speculation::{self, Inputs};
@@ -26,6 +26,7 @@ pub struct Job {
     pub(super) cycles: u32,
     pub(super) buffers: Buffers,
     pub(super) algorithm: AlgorithmChoice,
+    pub(super) path: PathChoice,
     /// Whether calls on a GPU are replayed from a graph.
     pub(super) graph: bool,
     pub(super) deadline: Option<Duration>,
@@ -60,6 +61,7 @@ impl Job {
             cycles: arguments.cycles,
             buffers: arguments.buffers,
             algorithm: arguments.algorithm,
+            path: arguments.path,
             graph: arguments.mode.graph,
             engine,
             deadline: deadline::wanted(arguments.deadline_ms)?,
@@ -70,8 +72,8 @@ impl Job {
         Ok(job)
     }
 
-    /// The least that shows which engine so many ranks get.
-    pub fn least(ranks: usize, engine: Found, deadline: Duration) -> Self {
+    /// The least that shows which engine and which path so many ranks get.
+    pub fn least(ranks: usize, engine: Found, path: PathChoice, deadline: Duration) -> Self {
         Self {
             ranks,
             layers: 1,
@@ -81,6 +83,7 @@ impl Job {
             cycles: 1,
             buffers: Buffers::Private,
             algorithm: AlgorithmChoice::Auto,
+            path,
             graph: false,
             engine,
             deadline: Some(deadline),
@@ -145,6 +148,7 @@ impl Job {
             buffers: self.buffers,
             engine: self.engine.choice,
             algorithm: self.algorithm,
+            path: self.path,
             graph: self.graph,
             cpu: self.cpus.get(rank).copied(),
         }
@@ -185,7 +189,11 @@ fn first_for(arguments: &VerifyCycle, engine: Engine) -> Option<String> {
     let named = engine_for(arguments.algorithm);
     let algorithm = named.map(|engine| (engine, format!("--algorithm {}", arguments.algorithm)));
     let mode = arguments.mode.named().map(|flag| (Engine::Cuda, flag.to_owned()));
-    let flags = [buffers, algorithm, mode].into_iter().flatten();
+    let path = match arguments.path {
+        PathChoice::Auto => None,
+        PathChoice::Peer | PathChoice::HostStaged => Some((Engine::Cuda, format!("--path {}", arguments.path))),
+    };
+    let flags = [buffers, algorithm, mode, path].into_iter().flatten();
     flags.filter(|(of, _)| *of == engine).map(|(_, flag)| flag).next()
 }
 
@@ -241,6 +249,7 @@ mod tests {
                 "--algorithm one_shot_pull",
             ),
             (&["--algorithm=one_shot_push", "--engine=host"], "--engine host"),
+            (&["--path=host_staged", "--engine=host"], "--path host_staged"),
             (
                 &["--algorithm=one_shot_push", "--buffers=shared"],
                 "--algorithm one_shot_push",

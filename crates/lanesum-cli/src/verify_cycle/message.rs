@@ -1,7 +1,7 @@
 //! What the parent gives a rank to do, and what the rank finds.
 
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, RankGpu};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, PathChoice, PathRefusal, RankGpu};
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::message::{Quantiles, Ran, engine_word};
@@ -34,6 +34,8 @@ pub struct Assignment {
     pub graph: bool,
     /// Who chooses the algorithm.
     pub algorithm: AlgorithmChoice,
+    /// Who chooses the path between GPUs.
+    pub path: PathChoice,
     /// The CPU to stay on.
     pub cpu: Option<usize>,
 }
@@ -54,6 +56,8 @@ pub struct Refused {
 pub struct RankReport {
     /// What ran.
     pub ran: Ran,
+    /// Bytes a microsecond that copy engines carry each way, where bytes go through host memory.
+    pub copy_rate: Option<f64>,
     /// The instructions that summed.
     pub isa: String,
     /// The order of the sums.
@@ -86,6 +90,8 @@ pub struct RankReport {
     pub queued_percent: Option<f64>,
     /// How long each peer was waited for in all.
     pub waited_ms: Vec<f64>,
+    /// The path between GPUs that the plan did not choose, and why.
+    pub other_path: Option<PathRefusal>,
     /// The algorithms that the plan did not choose.
     pub refused: Vec<Refused>,
 }

@@ -17,6 +17,7 @@ pub mod speculation;
 
 use std::time::Duration;
 
+use lanesum_plan::{Path, PathChoice, PathRefusal};
 use serde_json::json;
 
 use crate::arguments::VerifyCycle;
@@ -38,13 +39,36 @@ pub fn run(arguments: &VerifyCycle) -> Result<(), CliError> {
     }
 }
 
-/// Lets so many ranks join with the engine `auto`, and tells why they do without GPUs. If they fail to join at all nothing is
-/// told: that is not for this question to report.
-pub fn without_device(ranks: usize, engine: &Found, deadline: Duration) -> Result<Option<String>, CliError> {
-    let job = Job::least(ranks, engine.clone(), deadline);
-    Ok(match outcome(&job)? {
-        Outcome::Reports(reports) => reports.into_iter().find_map(|report| report.without_device),
-        Outcome::Failure(_) => None,
+/// What came of a trial.
+pub enum Tried {
+    /// They have GPUs, and what they exchange takes this path; why not the other.
+    With {
+        /// The path.
+        path: Path,
+        /// The other.
+        other: Option<PathRefusal>,
+    },
+    /// They do without GPUs, and why.
+    Without(String),
+    /// They failed to join at all: that is not for this question to report.
+    Failed,
+}
+
+/// Lets so many ranks join with this engine and this choice of a path, and tells what they got.
+pub fn tried(ranks: usize, engine: &Found, path: PathChoice, deadline: Duration) -> Result<Tried, CliError> {
+    let job = Job::least(ranks, engine.clone(), path, deadline);
+    let Outcome::Reports(reports) = outcome(&job)? else {
+        return Ok(Tried::Failed);
+    };
+    if let Some(reason) = reports.iter().find_map(|report| report.without_device.clone()) {
+        return Ok(Tried::Without(reason));
+    }
+    Ok(match reports.into_iter().next() {
+        Some(report) => Tried::With {
+            path: report.ran.path,
+            other: report.other_path,
+        },
+        None => Tried::Failed,
     })
 }
 

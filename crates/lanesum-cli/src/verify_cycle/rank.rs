@@ -4,11 +4,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lanesum::{Builder, Communicator, bf16, f16};
-use lanesum_plan::{Buffers, Bytes, Candidate, Dtype, Elements, Operation, ReductionTree, Request, Verdict, WorldSize};
+use lanesum_plan::{
+    Buffers, Bytes, Candidate, Dtype, Elements, Explanation, Operation, ReductionTree, Request, Verdict, WorldSize,
+};
 
 use super::measure::{Place, Series, Tally};
 use super::message::{Assignment, RankReport, Refused};
 use crate::cores;
+use crate::ranks::copy_engines;
 use crate::ranks::message::Quantiles;
 use crate::ranks::patterns::{Number, Patterns, folded};
 use crate::ranks::speech::{self, Pace, RankError, microseconds, milliseconds};
@@ -62,7 +65,8 @@ fn shared_bytes<T: Number>(patterns: &Patterns<T>, buffers: Buffers) -> u64 {
 fn join(assignment: &Assignment, shared: u64) -> Result<Communicator, RankError> {
     let mut builder = Builder::from_env()?
         .engine(assignment.engine)
-        .algorithm(assignment.algorithm);
+        .algorithm(assignment.algorithm)
+        .path(assignment.path);
     if shared > 0 {
         builder = builder.shared_capacity(Bytes::new(shared));
     }
@@ -102,8 +106,9 @@ fn measured<T: Number>(
         plain_steps.cycle(assignment.sums)?;
         pace.at(u64::from(assignment.cycles) * u64::from(assignment.sums))?;
     }
+    let queued_percent = queue.percent();
     let mut report = report(communicator, assignment, steps.into_tally(), plain_steps.into_tally())?;
-    report.queued_percent = queue.percent();
+    report.queued_percent = queued_percent;
     Ok(report)
 }
 
@@ -124,8 +129,11 @@ fn report(
             *total = milliseconds(*waited);
         }
     }
+    let explanation = explained(communicator, assignment);
+    let ran = steps.ran.ok_or(RankError::NoReceipt)?;
     Ok(RankReport {
-        ran: steps.ran.ok_or(RankError::NoReceipt)?,
+        ran,
+        copy_rate: copy_engines::rate(communicator, ran)?,
         isa: communicator.isa().to_owned(),
         tree: communicator.tree().to_string(),
         all_reduce_us: quantiles(&|percent| microseconds(steps.calls.at_most(percent))),
@@ -142,12 +150,13 @@ fn report(
         without_device: communicator.without_device().map(str::to_owned),
         queued_percent: None,
         waited_ms,
-        refused: refused(communicator, assignment),
+        refused: explanation.candidates.into_iter().filter_map(refused).collect(),
+        other_path: explanation.other_path,
     })
 }
 
 /// What the plan says about this request.
-fn refused(communicator: &Communicator, assignment: &Assignment) -> Vec<Refused> {
+fn explained(communicator: &Communicator, assignment: &Assignment) -> Explanation {
     let request = Request {
         operation: Operation::Sum,
         dtype: assignment.dtype,
@@ -155,20 +164,18 @@ fn refused(communicator: &Communicator, assignment: &Assignment) -> Vec<Refused>
         buffers: buffers_of(communicator, assignment),
         label: None,
     };
-    let told = |candidate: Candidate| match candidate.verdict {
+    communicator.explain(&request)
+}
+
+fn refused(candidate: Candidate) -> Option<Refused> {
+    match candidate.verdict {
         Verdict::Chosen => None,
         Verdict::Refused(refusal) => Some(Refused {
             algorithm: candidate.algorithm,
             reason: refusal.to_string(),
             predicted_us: candidate.predicted_us,
         }),
-    };
-    communicator
-        .explain(&request)
-        .candidates
-        .into_iter()
-        .filter_map(told)
-        .collect()
+    }
 }
 
 /// Tells load from cost: a rank that others keep off its CPU makes slow sums, whatever the sums cost.

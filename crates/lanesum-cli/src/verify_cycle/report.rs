@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lanesum_plan::{AlgorithmName, Buffers, Bytes, Dtype, Engine, Path};
+use lanesum_plan::{AlgorithmName, Buffers, Bytes, Dtype, Engine, Path, PathRefusal};
 use serde::Serialize;
 
 use super::job::Job;
@@ -10,6 +10,7 @@ use super::message::{RankReport, Refused};
 use super::speculation::{self, Inputs, Outcome};
 use crate::engines::STAND_IN;
 use crate::progress::grouped;
+use crate::ranks::copy_engines;
 use crate::ranks::message::{Quantiles, Ran};
 use crate::ranks::supervise::Failure;
 use devices::Devices;
@@ -51,6 +52,8 @@ pub struct Report {
     pub cycles: u32,
     /// One all-reduce, on the slowest rank.
     pub all_reduce_us: Quantiles,
+    /// What the GPUs' copy engines would take for the bytes of one, as a part of its median, where they go through host memory.
+    pub copy_engine_share: Option<f64>,
     /// The sums of one verify step, on the slowest rank.
     pub cycle_ms: Quantiles,
     /// All-reduces of the timed cycles, each checked on every rank.
@@ -72,6 +75,8 @@ pub struct Report {
     pub not_cuda: Option<String>,
     /// What the time of one all-reduce is.
     pub timing: &'static str,
+    /// The path between GPUs that the plan did not choose, and why.
+    pub other_path: Option<PathRefusal>,
     /// The algorithms that the plan did not choose.
     pub refused: Vec<Refused>,
     /// The share of the measurement in which a rank was ready to run and had no CPU, on the rank with the most.
@@ -148,6 +153,8 @@ impl Report {
             others.iter().fold(value(first), |worst, rank| worst.worst(value(rank)))
         };
         let largest = |value: &dyn Fn(&RankReport) -> f64| ranks.iter().map(value).fold(0.0, f64::max);
+        let all_reduce_us = worst(&|rank| rank.all_reduce_us);
+        let copy_rate = ranks.iter().filter_map(|rank| rank.copy_rate).reduce(f64::min);
         let cycle_ms = worst(&|rank| rank.cycle_ms);
         let plain_cycle_ms = worst(&|rank| rank.plain_cycle_ms);
         let wrong = ranks.iter().map(|rank| rank.wrong).sum();
@@ -174,7 +181,9 @@ impl Report {
             pinned: job.pinned(),
             tree: first.tree.clone(),
             cycles: job.cycles,
-            all_reduce_us: worst(&|rank| rank.all_reduce_us),
+            all_reduce_us,
+            copy_engine_share: copy_rate
+                .map(|rate| copy_engines::share((job.bytes(), job.ranks), all_reduce_us.p50, rate)),
             cycle_ms,
             reductions: first.reductions,
             bit_identical: others.iter().all(|rank| rank.digest == first.digest),
@@ -185,6 +194,7 @@ impl Report {
             devices: Devices::of(ranks),
             not_cuda: not_cuda(job, ranks),
             timing: devices::timing(ran.engine, job.graph),
+            other_path: first.other_path.clone(),
             refused: first.refused.clone(),
             queued_percent: ranks.iter().filter_map(|rank| rank.queued_percent).reduce(f64::max),
             waited_for_ms: waited_for(ranks),
@@ -234,6 +244,9 @@ impl Report {
             row(name, value);
         }
         row("path", self.path.to_string());
+        if let Some(other) = &self.other_path {
+            row("", format!("not {}: {}", other.path, other.reason));
+        }
         row("algorithm", self.algorithm.to_string());
         // The others are for requests of another kind; nobody would expect them here.
         for refused in self.refused.iter().filter(|refused| refused.predicted_us.is_some()) {
@@ -244,6 +257,13 @@ impl Report {
         row("all-reduce", times(self.all_reduce_us, "us"));
         if self.engine == Engine::Cuda {
             row("", format!("({})", self.timing));
+        }
+        if let Some(share) = self.copy_engine_share {
+            let percent = 100.0 * share;
+            row(
+                "",
+                format!("the GPUs' copy engines would take {percent:.0} % of that time for the bytes"),
+            );
         }
         row("cycle", times(self.cycle_ms, "ms"));
         if let Some(percent) = self.queued_percent.filter(|percent| *percent > DISTURBED) {

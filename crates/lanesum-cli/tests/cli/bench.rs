@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::common::{all_die, await_ranks, finish, run, signal, stderr, stdout};
+use super::common::{PATIENCE, all_die, await_ranks, finish, run, signal, stderr, stdout};
 use super::cuda::Machine;
 use lanesum_standin::Config;
 use rustix::process::Signal;
@@ -111,14 +111,14 @@ fn a_rank_killed_in_the_middle_is_named_and_costs_only_what_was_to_come() {
     let machine = Machine::new(&Config::new());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.json");
-    let words = "bench --engine cuda --ranks 3 --calls 9 --deadline-ms 10000 --peers none --json --graph --sizes 64,1KiB --replays 400 --record";
+    let words = "bench --engine cuda --ranks 3 --calls 9 --deadline-ms 10000 --peers none --json --graph --sizes 64,1KiB --replays 100 --record";
     let words: Vec<&str> = words.split(' ').chain([file.to_str().unwrap()]).collect();
     // What there was before stays until there is something to keep; whatever is there is whole.
     std::fs::write(&file, "{}").unwrap();
     let child = machine.start(&words);
     let ranks = await_ranks(child.id(), 3);
     let document = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + PATIENCE;
     while document()["rows"].is_null() {
         assert!(Instant::now() < until, "the first size has no end");
         std::thread::sleep(Duration::from_millis(5));
@@ -207,6 +207,39 @@ fn each_size_is_timed_in_both_ways_and_checked() {
 }
 
 /// A flag round is of one block, whatever the call's grid is.
+#[test]
+fn gpus_without_peer_access_are_timed_through_host_memory() {
+    let machine = Machine::new(&Config::new().devices(2).refuse(0, 1).refuse(1, 0));
+    let output = machine.run(&small(&["--ranks=2", "--graph", "--json", "--peers=none"]));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let rows = lines(&stdout(&output));
+    let ours: Vec<&Value> = rows.iter().filter(|row| row["kind"] == "row").collect();
+    assert_eq!(ours.len(), 2, "{rows:?}");
+    for row in ours {
+        assert_eq!(
+            (&row["path"], &row["checked"]),
+            (&json!("host_staged"), &json!(true)),
+            "{row}"
+        );
+        assert!(
+            row["copy_engine_share"].as_f64().is_some_and(|share| share > 0.0),
+            "{row}"
+        );
+    }
+    let output = machine.run(&small(&[
+        "--ranks=2",
+        "--graph",
+        "--json",
+        "--peers=none",
+        "--path=peer",
+    ]));
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let told = lines(&stdout(&output));
+    assert_eq!(told.len(), 1, "{told:?}");
+    let error = told[0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("has no access to memory of rank"), "{error}");
+}
+
 #[test]
 fn calls_of_many_blocks_stand_beside_their_floors_and_guards() {
     let machine = Machine::new(&Config::new());

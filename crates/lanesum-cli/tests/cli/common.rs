@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// No run of these tests takes longer, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The built binary, without the variables of whatever started the tests, and without the CUDA driver that the machine may
 /// have: a run finds a GPU only where its test gives it one.

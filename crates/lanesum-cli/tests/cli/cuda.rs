@@ -225,32 +225,101 @@ fn a_driver_without_devices_is_none() {
 #[test]
 fn a_refused_pair_is_named() {
     let machine = Machine::new(&Config::new().refuse(1, 0));
-    let told = failed(&machine.run(&small("3", &["--engine", "cuda", "--json"])));
+    let told = failed(&machine.run(&small("3", &["--path", "peer", "--json"])));
     let error = told["error"].as_str().unwrap();
     assert!(error.contains("rank 1") && error.contains("rank 0's"), "{told}");
-    assert!(told["hint"].as_str().unwrap().contains("nvidia-smi topo"), "{told}");
-    // Left to itself, the run goes on without GPUs.
-    let report = succeeded(&machine.run(&small("3", &["--json"])));
-    assert_eq!(report["engine"], "host");
-    assert!(report["not_cuda"].as_str().unwrap().contains("rank 1"), "{report}");
+    let hint = told["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("nvidia-smi topo") && hint.contains("host_staged"),
+        "{told}"
+    );
+    // Left the choice, all ranks stage in host memory, and the report says which pair is the reason.
+    for more in [&["--engine", "cuda", "--json"][..], &["--json", "--graph"]] {
+        let report = succeeded(&machine.run(&small("3", more)));
+        assert_eq!(
+            (&report["engine"], &report["path"], &report["exact"]),
+            (&json!("cuda"), &json!("host_staged"), &json!(true)),
+            "{report}"
+        );
+        assert_eq!(report["other_path"]["path"], "peer", "{report}");
+        let reason = report["other_path"]["reason"].as_str().unwrap();
+        assert!(reason.contains("rank 1") && reason.contains("rank 0's"), "{report}");
+    }
+    let text = stdout(&machine.run(&small("3", &[])));
+    assert!(
+        text.contains(
+            "  path        host_staged\n              not peer: the GPU of rank 1 has no access to memory of rank 0's"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
-fn a_pair_whose_writes_get_lost_is_refused() {
-    let machine = Machine::new(&Config::new().lie(0, 1, Lie::Drop));
-    let told = failed(&machine.run(&small("2", &["--engine", "cuda", "--json"])));
-    let error = told["error"].as_str().unwrap();
-    assert!(
-        error.contains("rank 0 wrote") && error.contains("rank 1's GPU did not arrive"),
-        "{told}"
-    );
-    assert!(told["hint"].as_str().unwrap().contains("lost"), "{told}");
+fn a_path_can_be_asked_for() {
+    let machine = Machine::new(&Config::new());
+    for (path, other) in [("peer", "host_staged"), ("host_staged", "peer")] {
+        let more = ["--json", "--path", path, "--algorithm", "two_shot_push"];
+        let report = succeeded(&machine.run(&small("3", &more)));
+        for (key, value) in [
+            ("engine", json!("cuda")),
+            ("path", json!(path)),
+            ("algorithm", json!("two_shot_push")),
+            ("exact", json!(true)),
+            ("bit_identical", json!(true)),
+            (
+                "other_path",
+                json!({"path": other, "reason": format!("the policy asks for {path}")}),
+            ),
+        ] {
+            assert_eq!(report[key], value, "{key} in {report}");
+        }
+    }
     let report = succeeded(&machine.run(&small("2", &["--json"])));
-    assert_eq!(report["engine"], "host");
-    assert!(
-        report["not_cuda"].as_str().unwrap().contains("did not arrive"),
+    let reason = "peer access is proven for all pairs, and is the shorter way";
+    assert_eq!(
+        (&report["path"], &report["other_path"]),
+        (&json!("peer"), &json!({"path": "host_staged", "reason": reason})),
         "{report}"
     );
+    // One rank exchanges nothing, and the host engine nothing between GPUs.
+    for more in [
+        &["--json", "--path", "host_staged"][..],
+        &["--json", "--engine", "host"],
+    ] {
+        let report = succeeded(&machine.run(&small("1", more)));
+        assert_eq!((&report["path"], &report["other_path"]), (&json!("none"), &Value::Null));
+    }
+}
+
+#[test]
+fn a_pair_whose_writes_get_lost_is_not_trusted() {
+    let machine = Machine::new(&Config::new().lie(0, 1, Lie::Drop));
+    let told = failed(&machine.run(&small("2", &["--path", "peer", "--json"])));
+    let lost = |text: &str| text.contains("rank 0 wrote") && text.contains("rank 1's GPU did not arrive");
+    assert!(lost(told["error"].as_str().unwrap()), "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("lost"), "{told}");
+    let report = succeeded(&machine.run(&small("2", &["--json"])));
+    assert_eq!(
+        (&report["path"], &report["exact"]),
+        (&json!("host_staged"), &json!(true))
+    );
+    assert!(lost(report["other_path"]["reason"].as_str().unwrap()), "{report}");
+}
+
+#[test]
+fn without_any_path_it_is_an_error_or_the_host() {
+    let machine = Machine::new(&Config::new().refuse(1, 0).lie_host(1, Lie::Tear));
+    let told = failed(&machine.run(&small("2", &["--engine", "cuda", "--json"])));
+    let lost = |text: &str| text.contains("rank 1's GPU wrote to rank 0's part of pinned host memory");
+    assert!(lost(told["error"].as_str().unwrap()), "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("dmesg"), "{told}");
+    let report = succeeded(&machine.run(&small("2", &["--json"])));
+    assert_eq!(report["engine"], "host");
+    assert!(lost(report["not_cuda"].as_str().unwrap()), "{report}");
+    let machine = Machine::new(&Config::new().fail("cuMemHostRegister_v2", 1, 801));
+    let told = failed(&machine.run(&small("2", &["--path", "host_staged", "--json"])));
+    assert!(told["error"].as_str().unwrap().contains("cuMemHostRegister"), "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("memory limit"), "{told}");
 }
 
 #[test]
@@ -308,6 +377,8 @@ fn flags_that_do_not_go_together_are_explained() {
         ),
         (&["--engine", "host", "--algorithm", "one_shot_push"], "--engine host"),
         (&["--engine", "host", "--graph"], "--engine host"),
+        (&["--engine", "host", "--path", "host_staged"], "--path host_staged"),
+        (&["--buffers", "shared", "--path", "peer"], "--path peer"),
         (&["--buffers", "shared", "--eager"], "--eager"),
     ] {
         let output = machine.run(&small("2", more));
@@ -354,11 +425,89 @@ fn the_selftest_covers_what_is_there() {
     );
 }
 
+/// Of the selftest: which paths ran, and the other with the reason.
+fn paths(report: &Value) -> (Vec<&str>, Option<(&str, &str)>) {
+    let ran = report["paths"].as_array().unwrap().iter();
+    let other = &report["other_path"];
+    let other = other["path"].as_str().zip(other["reason"].as_str());
+    (ran.map(|path| path.as_str().unwrap()).collect(), other)
+}
+
 #[test]
-fn the_selftest_leaves_out_gpus_that_do_not_reach_each_other() {
-    let machine = Machine::new(&Config::new().refuse(1, 0));
+fn the_selftest_takes_the_paths_that_there_are() {
+    let selftest = |machine: &Machine, more: &[&str]| {
+        let words = ["selftest", "--ranks", "2", "--engine", "cuda", "--json"];
+        let report = succeeded(&machine.run(&[&words[..], more].concat()));
+        assert_eq!(
+            (&report["failed"], &report["not_cuda"]),
+            (&json!(0), &Value::Null),
+            "{report}"
+        );
+        report
+    };
+    let machine = Machine::new(&Config::new());
+    let both = selftest(&machine, &[]);
+    assert_eq!(paths(&both), (vec!["peer", "host_staged"], None));
+    for (path, other) in [("peer", "host_staged"), ("host_staged", "peer")] {
+        let report = selftest(&machine, &["--path", path]);
+        let reason = format!("the policy asks for {path}");
+        assert_eq!(paths(&report), (vec![path], Some((other, reason.as_str()))));
+        assert!(report["passed"].as_u64() < both["passed"].as_u64(), "{report}");
+    }
+    let apart = Machine::new(&Config::new().refuse(1, 0));
+    let report = selftest(&apart, &[]);
+    let (ran, other) = paths(&report);
+    let (path, reason) = other.unwrap();
+    assert_eq!((ran, path), (vec!["host_staged"], "peer"));
+    assert!(
+        reason.starts_with("not with --ranks 2: the GPU of rank 1") && reason.contains("rank 0's"),
+        "{reason}"
+    );
+    let text = stdout(&apart.run(&["selftest", "--ranks", "2", "--engine", "cuda"]));
+    assert!(
+        text.contains("\npaths between GPUs: host_staged (not peer: not with --ranks 2: "),
+        "{text}"
+    );
+    // Where nothing can be pinned, peers that reach each other still do.
+    let unpinned = Machine::new(&Config::new().fail("cuMemHostRegister_v2", 1, 801));
+    let report = selftest(&unpinned, &[]);
+    let (ran, other) = paths(&report);
+    let (path, reason) = other.unwrap();
+    assert_eq!((ran, path), (vec!["peer"], "host_staged"));
+    assert!(reason.contains("cuMemHostRegister"), "{reason}");
+}
+
+#[test]
+fn a_path_that_the_selftest_is_to_take_must_be_there() {
+    let apart = Machine::new(&Config::new().refuse(1, 0));
+    let output = apart.run(&["selftest", "--ranks", "2", "--path", "peer", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    assert!(report["failed"].as_u64().unwrap() > 0 && report["passed"].as_u64().unwrap() > 0);
+    let failure = report["failures"][0].to_string();
+    assert!(
+        failure.contains("rank 1") && failure.contains("no access to memory of rank 0's"),
+        "{failure}"
+    );
+    let told = failed(&run(&["selftest", "--path", "host_staged", "--json"]));
+    assert!(told["error"].as_str().unwrap().contains("libcuda.so.1"), "{told}");
+    for (words, named) in [
+        (&["selftest", "--engine", "host", "--path", "peer"][..], "--path peer"),
+        (&["selftest", "--case", "{}", "--path", "peer"], "--path"),
+    ] {
+        let output = apart.run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let text = stderr(&output);
+        assert!(text.contains(named) && text.contains("hint: "), "{text}");
+    }
+}
+
+#[test]
+fn the_selftest_leaves_out_gpus_that_do_not_work_together() {
+    let machine = Machine::new(&Config::new().refuse(1, 0).lie_host(0, Lie::Drop));
     let report = succeeded(&machine.run(&["selftest", "--ranks", "2", "--json"]));
     assert_eq!(report["engines"], json!(["host", "cuda"]), "{report}");
+    assert_eq!(paths(&report), (vec![], None), "{report}");
     assert!(
         report["not_cuda"].as_str().unwrap().contains("not with --ranks 2: "),
         "{report}"

@@ -10,8 +10,8 @@ use lanesum_conformance::Choice;
 use lanesum_standin::StandIn;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use super::clock;
 use super::puppet::{Command, Did, Failed, PUPPET, Reply, Where};
+use super::{clock, paths};
 
 /// After this long without a reply something hangs, and the test fails.
 const HARD_LIMIT: Duration = Duration::from_secs(20);
@@ -130,6 +130,7 @@ impl Crew {
                 world: members.len(),
                 deadline_ms: deadline.as_millis() as u64,
                 choice,
+                path: paths::chosen(),
                 memory,
             });
         }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use lanesum::cuda::{DeviceBuffer, Stream};
 use lanesum::{AllReduce, Communicator, Element, EngineChoice, Error, bf16, f16};
 use lanesum_conformance::{Choice, Sample};
-use lanesum_plan::{Bytes, Operation};
+use lanesum_plan::{Bytes, Operation, PathChoice};
 
 use super::device_songs::Songs;
-use super::driver;
 use super::puppet::whole;
 use super::soak::drawn;
+use super::{driver, paths};
 
 /// Calls and replays that are enqueued before anybody waits.
 const STRETCH: usize = 64;
@@ -27,6 +27,7 @@ pub struct Task {
     pub world: usize,
     pub name: String,
     pub choice: Choice,
+    pub path: PathChoice,
     pub first_epoch: u64,
     pub calls: usize,
     /// Ends earlier, where the machine is slow.
@@ -38,11 +39,13 @@ pub fn soak(task: &Task) -> Result<(), String> {
     let communicator = Communicator::builder(task.rank, task.world, task.name.as_str())
         .engine(EngineChoice::Cuda)
         .algorithm(task.choice.policy())
+        .path(task.path)
         .deadline(Duration::from_secs(30))
         .staging(Bytes::new(16 << 10))
         .first_epoch(task.first_epoch)
         .join()
         .map_err(words)?;
+    paths::is_kept(&communicator, task.path);
     let device = communicator.device().ok_or("no device")?;
     let streams = [Stream::new(device), Stream::new(device), Stream::new(device)];
     let [a, b, c] = streams.map(|stream| stream.map_err(|error| words(error.into())));
@@ -97,8 +100,8 @@ pub fn soak(task: &Task) -> Result<(), String> {
     if task.rank == 0 {
         let each = start.elapsed().as_secs_f64() * 1e6 / made.max(1) as f64;
         println!(
-            "[{:?}, {} ranks from epoch {:#x}: {made} calls, {} exchanges of the first lane, {each:.1} us each]",
-            task.choice, task.world, task.first_epoch, counted.exchanges
+            "[{:?}, path {}, {} ranks from epoch {:#x}: {made} calls, {} exchanges of the first lane, {each:.1} us each]",
+            task.choice, task.path, task.world, task.first_epoch, counted.exchanges
         );
     }
     if counted.calls != made as u64 {

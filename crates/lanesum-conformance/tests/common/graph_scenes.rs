@@ -10,7 +10,7 @@ use lanesum_plan::Bytes;
 
 use super::graphs::{Hall, Part, Seen, Song, with_stream};
 use super::life_scenes::{LONG, Place, stream_of, value};
-use super::{driver, leaks};
+use super::{driver, leaks, paths};
 
 /// Both algorithms, and the plan's own choice.
 pub const CHOICES: [Choice; 3] = [Choice::OneShotPush, Choice::TwoShotPush, Choice::Auto];
@@ -20,6 +20,9 @@ pub fn captured_says_what_will_run(place: &Place) {
     for choice in CHOICES {
         let builder = place.builder(&format!("{choice:?}")).algorithm(choice.policy());
         let (communicator, stream) = with_stream(builder.join().unwrap());
+        let path = paths::of(&communicator);
+        assert!(matches!(path, Path::Peer | Path::HostStaged), "{path}");
+        paths::is_kept(&communicator, place.path);
         let lengths = [1000, 0, 3];
         let mut songs = [0, 1, 2].map(|_| Song::capture(&communicator, &stream, &lengths));
         for (capture, song) in songs.iter_mut().enumerate() {
@@ -34,7 +37,7 @@ pub fn captured_says_what_will_run(place: &Place) {
                         AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush
                     )),
                 }
-                assert_eq!((captured.engine(), captured.path()), (Engine::Cuda, Path::Peer));
+                assert_eq!((captured.engine(), captured.path()), (Engine::Cuda, path));
                 assert_eq!(captured.bytes().get(), 4 * elements as u64);
                 let numbers = (captured.capture() as usize, captured.position() as usize);
                 assert_eq!(numbers, (capture, position));

@@ -1,16 +1,16 @@
 //! A process that joins, makes a few calls, leaves, and says how far it came: for machines whose driver fails in some way.
 #![allow(unsafe_code, reason = "launches a graph")]
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lanesum::cuda::{DeviceBuffer, Event, Stream};
 use lanesum::{AllReduce, Communicator, EngineChoice, Error};
+use lanesum_plan::{Path, PathChoice};
 use lanesum_standin::StandIn;
 use serde::{Deserialize, Serialize};
 
-use super::leaks;
+use super::{leaks, paths};
 
 /// The argument that makes a test binary such a process; a [`Job`] follows.
 pub const JOIN: &str = "--join";
@@ -29,7 +29,10 @@ pub struct Job {
     pub device: Option<usize>,
     /// Join for host memory where there is no GPU.
     pub auto: bool,
+    pub path: PathChoice,
     pub calls: usize,
+    /// All ranks are threads of the process.
+    pub threads: bool,
 }
 
 /// How far it came.
@@ -44,6 +47,10 @@ pub struct Told {
     pub on_device: bool,
     /// Why not, where it was left open.
     pub without: Option<String>,
+    /// What the receipts of calls on GPU memory say.
+    pub path: Option<Path>,
+    /// Why it is not the other.
+    pub other_path: Option<String>,
     pub error: Option<String>,
     pub hint: Option<String>,
     /// Counts of [`leaks::stand_in`] after the end; none where no driver is loaded.
@@ -54,24 +61,49 @@ pub struct Told {
 pub fn serve(job: &str) {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let job: Job = serde_json::from_str(job).unwrap();
+    let mut told = if job.threads {
+        let ranks: Vec<_> = (0..job.world)
+            .map(|rank| Job { rank, ..job.clone() })
+            .map(|job| std::thread::spawn(move || tell(&job)))
+            .collect();
+        let all: Vec<Told> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+        assert!(all.iter().all(|told| told.is_like(&all[0])), "{all:?}");
+        all[0].clone()
+    } else {
+        tell(&job)
+    };
+    if lanesum::cuda::driver().is_ok() {
+        told.leaks = Some(leaks::stand_in());
+    }
+    println!("{}", serde_json::to_string(&told).unwrap());
+}
+
+fn tell(job: &Job) -> Told {
     let mut told = Told {
         joined: false,
         calls: 0,
         replays: 0,
         on_device: false,
         without: None,
+        path: None,
+        other_path: None,
         error: None,
         hint: None,
         leaks: None,
     };
-    if let Err(error) = play(&job, &mut told) {
+    if let Err(error) = play(job, &mut told) {
         told.error = Some(error.to_string());
         told.hint = error.hint();
     }
-    if lanesum::cuda::driver().is_ok() {
-        told.leaks = Some(leaks::stand_in());
+    told
+}
+
+impl Told {
+    /// Whether another rank came as far, in the same way.
+    fn is_like(&self, other: &Told) -> bool {
+        (self.joined, self.calls, self.replays, self.path) == (other.joined, other.calls, other.replays, other.path)
+            && (self.error.is_some(), &self.other_path) == (other.error.is_some(), &other.other_path)
     }
-    println!("{}", serde_json::to_string(&told).unwrap());
 }
 
 fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
@@ -82,7 +114,8 @@ fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
             EngineChoice::Auto
         } else {
             EngineChoice::Cuda
-        });
+        })
+        .path(job.path);
     let builder = match job.device {
         Some(ordinal) => builder.device(ordinal),
         None => builder,
@@ -91,6 +124,7 @@ fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
     told.joined = true;
     told.on_device = communicator.device().is_some();
     told.without = communicator.without_device().map(str::to_owned);
+    told.other_path = paths::other(&communicator);
     let issued = communicator.barrier()?;
     assert!(issued.receipt().is_some());
     if told.on_device {
@@ -116,7 +150,9 @@ fn call(communicator: &Communicator, calls: usize, told: &mut Told) -> Result<()
         let input: Vec<f32> = (0..ELEMENTS).map(|i| value(i, communicator.rank().index())).collect();
         buffer.copy_from(&input, stream)?;
         let issued = communicator.all_reduce(AllReduce::device(&mut buffer, stream))?;
-        issued.receipt().unwrap().wait().map(|_| ())?;
+        let receipt = issued.receipt().unwrap();
+        told.path = Some(receipt.path());
+        receipt.wait().map(|_| ())?;
         buffer.copy_to(&mut host, stream)?;
         let world = communicator.world().get();
         let right = |i: usize| (0..world).map(|rank| value(i, rank)).sum::<f32>();
@@ -185,7 +221,7 @@ pub fn start(job: &Job, machine: &StandIn) -> Joiner {
 }
 
 /// A process that finds `libcuda.so.1` in this folder, or not.
-pub fn start_beside(job: &Job, folder: &Path) -> Joiner {
+pub fn start_beside(job: &Job, folder: &std::path::Path) -> Joiner {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg(JOIN).arg(serde_json::to_string(job).unwrap());
     Joiner(

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use lanesum::cuda::{DeviceBuffer, Stream};
 use lanesum::{AllReduce, Builder, Communicator, EngineChoice, Error, FaultKind, Receipt, Refused};
 use lanesum_conformance::{Pattern, Sample, Tables};
-use lanesum_plan::{Bytes, Operation, ReductionTree};
+use lanesum_plan::{Bytes, Operation, PathChoice, ReductionTree};
 
-use super::{driver, leaks};
+use super::{driver, leaks, paths};
 
 /// A deadline that is not reached.
 pub const LONG: Duration = Duration::from_secs(20);
@@ -19,12 +19,15 @@ pub struct Place {
     pub rank: usize,
     pub world: usize,
     pub name: String,
+    /// Between GPUs.
+    pub path: PathChoice,
 }
 
 impl Place {
     pub fn builder(&self, suffix: &str) -> Builder {
         Communicator::builder(self.rank, self.world, format!("{}-{suffix}", self.name))
             .engine(EngineChoice::Cuda)
+            .path(self.path)
             .deadline(LONG)
     }
 
@@ -34,6 +37,7 @@ impl Place {
 
     /// One call that is waited for.
     pub fn check(&self, communicator: &Communicator, stream: &Stream, round: usize) {
+        paths::is_kept(communicator, self.path);
         let (mut buffer, receipt) = begin(communicator, stream, round);
         receipt.wait().map(|_| ()).unwrap();
         judge(communicator, stream, round, &mut buffer);
@@ -99,6 +103,22 @@ fn holdings() -> Holdings {
     }
 }
 
+/// What a process has when the threads that are on their way out have ended: the counts that ten looks in a row find.
+fn settled() -> Holdings {
+    let counts = |seen: &Holdings| (seen.descriptors, seen.threads, seen.driver[0]);
+    let (mut last, mut alike) = (holdings(), 0);
+    for _ in 0..400 {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = holdings();
+        alike = if counts(&now) == counts(&last) { alike + 1 } else { 0 };
+        last = now;
+        if alike == 10 {
+            break;
+        }
+    }
+    last
+}
+
 fn nothing_was_left(before: Holdings, after: Holdings) {
     let scene = format!("{before:?}, then {after:?}");
     assert_eq!(before.descriptors, after.descriptors, "{scene}");
@@ -122,13 +142,13 @@ fn in_rounds(place: &Place, rounds: usize, play: impl Fn(usize)) {
             // Ranks may share a GPU, and looking may bring up a context there: what counts is what is there when all have looked.
             holdings();
             together();
-            before = Some(holdings());
+            before = Some(settled());
             together();
         }
         play(round);
     }
     together();
-    nothing_was_left(before.unwrap(), holdings());
+    nothing_was_left(before.unwrap(), settled());
     together();
 }
 

@@ -18,6 +18,7 @@ pub mod harness;
 pub mod joiner;
 pub mod leaks;
 pub mod life_scenes;
+pub mod paths;
 pub mod puppet;
 pub mod raw_calls;
 pub mod scenes;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use lanesum::cuda::{DeviceBuffer, Stream};
 use lanesum::{AllReduce, Communicator, Element, EngineChoice, Error, FaultKind, Issued, Refused, SharedBuffer};
 use lanesum_conformance::{Choice, Sample};
-use lanesum_plan::{Call, Dtype, Operation};
+use lanesum_plan::{Call, Dtype, Operation, PathChoice};
 use serde::{Deserialize, Serialize};
 
 use super::clock;
 use super::device_calls::{self, DeviceCalls};
 use super::fork::forked;
+use super::paths;
 
 /// The argument that makes a test binary a puppet.
 pub const PUPPET: &str = "--puppet";
@@ -42,6 +43,7 @@ pub enum Command {
         world: usize,
         deadline_ms: u64,
         choice: Choice,
+        path: PathChoice,
         memory: Where,
     },
     SetDeadline {
@@ -131,6 +133,7 @@ fn obey(command: &Command, slot: &mut Option<Communicator>) -> Did {
         world,
         deadline_ms,
         choice,
+        path,
         memory,
     } = command
     {
@@ -144,9 +147,11 @@ fn obey(command: &Command, slot: &mut Option<Communicator>) -> Did {
             .setup_deadline(Duration::from_secs(10))
             .algorithm(choice.policy())
             .engine(engine)
+            .path(*path)
             .join();
         return match joined {
             Ok(new) => {
+                paths::is_kept(&new, *path);
                 *slot = Some(new);
                 Did::Well
             }

@@ -4,12 +4,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use lanesum_plan::PathChoice;
 use lanesum_standin::StandIn;
 use rustix::process::Signal;
 
 use super::life_scenes::Place;
+use super::paths;
 
-/// The argument that makes a test binary a rank; scene, rank, world and name follow.
+/// The argument that makes a test binary a rank; scene, rank, world, name and path follow.
 const RANK: &str = "--rank";
 
 /// After this long something hangs. The longest scene takes minutes where ranks take turns on a real GPU.
@@ -32,7 +34,7 @@ pub(crate) use scenes;
 /// Plays this process's part, if it was started as a rank.
 pub fn part(scenes: &[Scene]) -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [first, scene, rank, world, name] = arguments.as_slice() else {
+    let [first, scene, rank, world, name, path] = arguments.as_slice() else {
         return None;
     };
     if first != RANK {
@@ -43,6 +45,7 @@ pub fn part(scenes: &[Scene]) -> Option<ExitCode> {
         rank: rank.parse().unwrap(),
         world: world.parse().unwrap(),
         name: name.clone(),
+        path: path.parse::<PathChoice>().unwrap(),
     };
     let (_, play) = scenes.iter().find(|(name, _)| name == scene).unwrap();
     play(&place);
@@ -78,10 +81,11 @@ pub fn play_to_the_death(scene: &str, world: usize) {
 
 fn perform(scene: &str, world: usize, machine: Option<&StandIn>, killed: Option<usize>) {
     let start = Instant::now();
-    let name = format!("stage-{}-{scene}-{world}", std::process::id());
+    let path = paths::chosen();
+    let name = format!("stage-{}-{scene}-{world}-{path}", std::process::id());
     let rank = |rank: usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([RANK, scene, &rank.to_string(), &world.to_string(), &name]);
+        command.args([RANK, scene, &rank.to_string(), &world.to_string(), &name, path.name()]);
         if let Some(machine) = machine {
             machine.apply(&mut command);
         }

@@ -23,7 +23,6 @@ macro_rules! table {
     ($(fn $name:ident($($argument:ty),*);)+) => {
         /// The driver's functions.
         #[allow(non_snake_case, reason = "the driver's own names")]
-        #[expect(dead_code, reason = "nobody registers host memory yet")]
         pub(crate) struct Table {
             $( pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Code, )+
             /// Whether this is the stand-in of the tests.

@@ -4,7 +4,7 @@
 //! short message takes few lanes, as each has a header of its own to post and to await, and small blocks.
 
 use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP, two_shot_frames};
-use crate::{Dtype, Elements};
+use crate::{Dtype, Elements, Path};
 
 /// The fewest frames for which a further lane is taken, unless a lane moves fewer in one exchange.
 const FRAMES_PER_LANE: u64 = 224;
@@ -131,6 +131,21 @@ launched!(
     TwoShotPush by TwoShotPush
 );
 
+macro_rules! crossing {
+    ($($algorithm:ident),+) => { $(
+        impl $algorithm {
+            /// The way that bytes take, along which what any rank writes was seen to arrive.
+            #[must_use]
+            #[inline]
+            pub const fn path(&self) -> Path {
+                self.proven.path()
+            }
+        }
+    )+ };
+}
+
+crossing!(DeviceHeaderOnly, OneShotPush, TwoShotPush);
+
 /// The only rank keeps its values. Evidence: the world has one rank, and it has a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceAlone {
@@ -152,7 +167,7 @@ impl DeviceAlone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceHeaderOnly {
     _peers: Peers,
-    _proven: Proven,
+    proven: Proven,
     work: Work,
 }
 
@@ -161,7 +176,7 @@ impl DeviceHeaderOnly {
     pub(crate) const fn new(peers: Peers, proven: Proven, fit: DeviceFit) -> DeviceHeaderOnly {
         DeviceHeaderOnly {
             _peers: peers,
-            _proven: proven,
+            proven,
             work: Work { frames: 0, fit },
         }
     }
@@ -172,7 +187,7 @@ impl DeviceHeaderOnly {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneShotPush {
     _peers: Peers,
-    _proven: Proven,
+    proven: Proven,
     work: Work,
 }
 
@@ -185,7 +200,7 @@ impl OneShotPush {
     ) -> OneShotPush {
         OneShotPush {
             _peers: peers,
-            _proven: proven,
+            proven,
             work: Work::new(Elements::new(payload.elements()), dtype, fit),
         }
     }
@@ -203,7 +218,7 @@ impl OneShotPush {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TwoShotPush {
     peers: Peers,
-    _proven: Proven,
+    proven: Proven,
     work: Work,
 }
 
@@ -216,7 +231,7 @@ impl TwoShotPush {
     ) -> TwoShotPush {
         TwoShotPush {
             peers,
-            _proven: proven,
+            proven,
             work: Work::new(Elements::new(payload.elements()), dtype, fit),
         }
     }

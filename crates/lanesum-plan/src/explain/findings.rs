@@ -1,6 +1,6 @@
 //! The gates' answers for a request, in words.
 
-use crate::gates::{self, Answer, Finding, Gate};
+use crate::gates::{self, Answer, Finding, Gate, Way};
 use crate::words::counted;
 use crate::{Buffers, Elements, Engine, Gpus, Link, Plan, Refusal, Request};
 
@@ -55,23 +55,24 @@ impl Plan {
             return findings;
         };
         if gates::company(self.world()).is_ok() {
-            findings.push(self.access_finding());
+            findings.push(self.way_finding(Gate::PeerAccess, Way::Peer));
+            findings.push(self.way_finding(Gate::HostStaging, Way::HostStaged));
         }
-        findings.push(own_device_finding(gpus));
+        findings.push(own_device_finding(gpus, self.model().link()));
         findings
     }
 
-    fn access_finding(&self) -> Finding {
+    fn way_finding(&self, gate: Gate, way: Way) -> Finding {
         let world = self.world().get() as u64;
-        match self.proven() {
+        match gates::proven_along(way, self.topology().gpus.as_ref(), self.world()) {
             Ok(_) => {
                 let pairs = counted(world * (world - 1), "ordered pair");
-                finding(Gate::PeerAccess, Answer::Yes, format!("proven for {pairs} of ranks"))
+                finding(gate, Answer::Yes, format!("proven for {pairs} of ranks"))
             }
-            Err(refusal @ Refusal::PeerUnproven { .. }) => {
-                finding(Gate::PeerAccess, Answer::Unknown, refusal.to_string())
+            Err(refusal @ (Refusal::PeerUnproven { .. } | Refusal::HostUnproven { .. })) => {
+                finding(gate, Answer::Unknown, refusal.to_string())
             }
-            Err(refusal) => finding(Gate::PeerAccess, Answer::No, refusal.to_string()),
+            Err(refusal) => finding(gate, Answer::No, refusal.to_string()),
         }
     }
 
@@ -127,12 +128,13 @@ fn in_place_finding(buffers: Buffers) -> Finding {
     finding(Gate::InPlace, answer, evidence.to_owned())
 }
 
-fn own_device_finding(gpus: &Gpus) -> Finding {
+fn own_device_finding(gpus: &Gpus, link: Link) -> Finding {
     let ranks = counted(gpus.ranks.len() as u64, "rank");
     let devices = counted(gpus.distinct() as u64, "GPU");
     if gpus.shared() {
-        let what = match Link::between(Some(gpus)) {
+        let what = match link {
             Link::Pcie => "the predicted times do not hold",
+            Link::Host { .. } => "their bytes share its link, which predictions count; they do not count its time",
             Link::OneGpu => "no link is crossed: predictions are for one GPU's memory, and hold for no other machine",
         };
         finding(

@@ -1,7 +1,7 @@
 //! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
 
 use crate::gpus::{Gpus, PeerVerdict};
-use crate::{Bytes, Limits, Rank, Refusal, WorldSize};
+use crate::{Bytes, Limits, Path, PathChoice, Rank, Refusal, WorldSize};
 
 /// The most ranks that the kernels serve.
 pub const DEVICE_WORLD_MAX: usize = 8;
@@ -100,12 +100,49 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
     })
 }
 
-/// Evidence: what any rank writes to the memory of another's GPU was seen to arrive.
+/// Evidence: what any rank writes for another was seen to arrive, along this path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Proven(());
+pub(crate) struct Proven(Way);
 
-/// Do writes between any two ranks arrive? The first pair of which it isn't known is named, by owner within writer.
-pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize) -> Result<Proven, Refusal> {
+/// The ways between GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Peer,
+    HostStaged,
+}
+
+impl Proven {
+    #[inline]
+    pub(crate) const fn path(self) -> Path {
+        match self.0 {
+            Way::Peer => Path::Peer,
+            Way::HostStaged => Path::HostStaged,
+        }
+    }
+}
+
+/// Which way do writes between any two ranks arrive, of those that the user admits? All pairs take the same one. Where peer access
+/// is refused and nobody has tried the host's memory, the refusal of the first is the answer; else both are.
+pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize, choice: PathChoice) -> Result<Proven, Refusal> {
+    match choice {
+        PathChoice::Peer => proven_along(Way::Peer, gpus, world),
+        PathChoice::HostStaged => proven_along(Way::HostStaged, gpus, world),
+        PathChoice::Auto => proven_along(Way::Peer, gpus, world).or_else(|refused| {
+            proven_along(Way::HostStaged, gpus, world).map_err(|other| {
+                if matches!(other, Refusal::HostUnproven { .. }) {
+                    return refused;
+                }
+                Refusal::NoWay {
+                    peer: Box::new(refused),
+                    host: Box::new(other),
+                }
+            })
+        }),
+    }
+}
+
+/// Do writes between any two ranks arrive this way? The first pair of which it isn't known is named, by owner within writer.
+pub(crate) fn proven_along(way: Way, gpus: Option<&Gpus>, world: WorldSize) -> Result<Proven, Refusal> {
     let gpus = gpus.ok_or(Refusal::NoDevice)?;
     let pairs = || {
         let all = world
@@ -113,17 +150,27 @@ pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize) -> Result<Proven, Re
             .flat_map(|writer| world.ranks().map(move |owner| (writer, owner)));
         all.filter(|(writer, owner)| writer != owner)
     };
-    let verdict = |writer: Rank, owner: Rank| gpus.peers.get(writer.index()).and_then(|row| row.get(owner.index()));
+    let verdicts = match way {
+        Way::Peer => &gpus.peers,
+        Way::HostStaged => &gpus.staged,
+    };
+    let verdict = |writer: Rank, owner: Rank| verdicts.get(writer.index()).and_then(|row| row.get(owner.index()));
     // What is known to be wrong counts before what nobody has tried because of it.
     for (writer, owner) in pairs() {
         match verdict(writer, owner) {
             Some(PeerVerdict::Refused { reason }) => {
                 let cause = reason.clone();
-                return Err(Refusal::PeerAccess { writer, owner, cause });
+                return Err(match way {
+                    Way::Peer => Refusal::PeerAccess { writer, owner, cause },
+                    Way::HostStaged => Refusal::HostAccess { writer, owner, cause },
+                });
             }
             Some(PeerVerdict::Disproven { found }) => {
                 let found = found.clone();
-                return Err(Refusal::PeerDisproven { writer, owner, found });
+                return Err(match way {
+                    Way::Peer => Refusal::PeerDisproven { writer, owner, found },
+                    Way::HostStaged => Refusal::HostDisproven { writer, owner, found },
+                });
             }
             Some(PeerVerdict::Proven | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
         }
@@ -131,8 +178,13 @@ pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize) -> Result<Proven, Re
     for (writer, owner) in pairs() {
         match verdict(writer, owner) {
             Some(PeerVerdict::Proven) => {}
-            Some(_) | None => return Err(Refusal::PeerUnproven { writer, owner }),
+            Some(_) | None => {
+                return Err(match way {
+                    Way::Peer => Refusal::PeerUnproven { writer, owner },
+                    Way::HostStaged => Refusal::HostUnproven { writer, owner },
+                });
+            }
         }
     }
-    Ok(Proven(()))
+    Ok(Proven(way))
 }

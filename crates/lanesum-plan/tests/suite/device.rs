@@ -1,9 +1,9 @@
 //! Buffers of GPUs: each gate refuses with the ranks to blame.
 
 use lanesum_plan::{
-    AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Engine, Gate, Gpus, Limits, Path,
-    PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, ReductionTree, Refusal, Request, Topology,
-    Verdict, WORLD_MAX,
+    AlgorithmChoice, AlgorithmName, Answer, Buffers, Bytes, DEVICE_WORLD_MAX, Dtype, Engine, Gate, Gpus, Limits,
+    Operation, Path, PathChoice, PeerVerdict, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, ReductionTree,
+    Refusal, Request, Topology, Verdict, WORLD_MAX,
 };
 use proptest::prelude::*;
 
@@ -20,11 +20,12 @@ pub fn gpu(uuid: usize, multiprocessors: u32) -> RankGpu {
         memory: Bytes::new(80 << 30),
         driver: 12_040,
         watchdog: false,
+        numa_node: None,
         stand_in: false,
     }
 }
 
-/// Ranks with a GPU each, or all with one; all ways between them proven.
+/// Ranks with a GPU each, or all with one; peer access between them proven.
 pub fn gpus(ranks: usize, distinct: usize) -> Gpus {
     let verdict = |writer, owner| {
         if writer == owner {
@@ -34,11 +35,22 @@ pub fn gpus(ranks: usize, distinct: usize) -> Gpus {
         }
     };
     Gpus {
-        ranks: (0..ranks).map(|rank| gpu(rank % distinct, 132)).collect(),
         peers: (0..ranks)
             .map(|writer| (0..ranks).map(|owner| verdict(writer, owner)).collect())
             .collect(),
+        ..Gpus::new((0..ranks).map(|rank| gpu(rank % distinct, 132)).collect())
     }
+}
+
+/// The same without peer access; the way through host memory proven.
+pub fn staging(ranks: usize, distinct: usize) -> Gpus {
+    let mut gpus = gpus(ranks, distinct);
+    gpus.staged = gpus.peers.clone();
+    let refused = PeerVerdict::Refused {
+        reason: "peer access is not supported".to_owned(),
+    };
+    gpus.peers = vec![vec![refused; ranks]; ranks];
+    gpus
 }
 
 pub fn compiled(
@@ -47,13 +59,21 @@ pub fn compiled(
     algorithm: AlgorithmChoice,
     limits: Limits,
 ) -> Result<Plan, PlanError> {
+    let policy = Policy {
+        algorithm,
+        ..Policy::default()
+    };
+    with_policy(ranks, gpus, policy, limits)
+}
+
+pub fn with_policy(ranks: usize, gpus: Option<Gpus>, policy: Policy, limits: Limits) -> Result<Plan, PlanError> {
     Plan::compile(PlanInputs {
         world: world(ranks),
         topology: &Topology {
             gpus,
             ..topology(ranks, None)
         },
-        policy: Policy { algorithm },
+        policy,
         limits,
         tree: &ReductionTree::canonical(world(ranks)),
     })
@@ -169,6 +189,122 @@ fn the_first_pair_without_a_proof_is_named() {
     }
 }
 
+fn along(ranks: usize, gpus: Gpus, path: PathChoice) -> Plan {
+    let policy = Policy {
+        path,
+        ..Policy::default()
+    };
+    with_policy(ranks, Some(gpus), policy, Limits::default()).unwrap()
+}
+
+#[test]
+fn the_path_is_one_for_all_pairs_and_the_users_if_pinned() {
+    let chosen = |gpus: &Gpus, path| {
+        let plan = along(3, gpus.clone(), path);
+        let decided = [0, 5, 1 << 20].map(|elements| plan.decide(&device(elements)).map(|found| found.path()));
+        assert!(decided.iter().all(|one| *one == decided[0]), "{decided:?}");
+        assert_eq!(plan.device().err(), decided[0].clone().err());
+        decided[0].clone().map_err(|refusal| refusal.to_string())
+    };
+    let refused = "the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported".to_owned();
+    let untried = "nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives";
+    // Peer access alone.
+    assert_eq!(chosen(&gpus(3, 3), PathChoice::Auto), Ok(Path::Peer));
+    assert_eq!(chosen(&gpus(3, 3), PathChoice::Peer), Ok(Path::Peer));
+    assert_eq!(chosen(&gpus(3, 3), PathChoice::HostStaged), Err(untried.to_owned()));
+    // The host's memory alone.
+    assert_eq!(chosen(&staging(3, 3), PathChoice::Auto), Ok(Path::HostStaged));
+    assert_eq!(chosen(&staging(3, 3), PathChoice::Peer), Err(refused.clone()));
+    assert_eq!(chosen(&staging(3, 3), PathChoice::HostStaged), Ok(Path::HostStaged));
+    // Both: peer access goes first.
+    let mut both = staging(3, 3);
+    both.peers = both.staged.clone();
+    assert_eq!(chosen(&both, PathChoice::Auto), Ok(Path::Peer));
+    assert_eq!(chosen(&both, PathChoice::HostStaged), Ok(Path::HostStaged));
+    // One pair without peer access is enough for all to stage.
+    both.peers[2][1] = PeerVerdict::Disproven {
+        found: "zeros".to_owned(),
+    };
+    assert_eq!(chosen(&both, PathChoice::Auto), Ok(Path::HostStaged));
+    // Neither: of the host's memory it is known why, or nobody has tried it.
+    let mut neither = staging(3, 3);
+    neither.staged[1][0] = PeerVerdict::Refused {
+        reason: "no memory may be pinned".to_owned(),
+    };
+    assert_eq!(
+        chosen(&neither, PathChoice::Auto),
+        Err(format!(
+            "{refused}; and the GPU of rank 1 can't use rank 0's part of pinned host memory: no memory may be pinned"
+        ))
+    );
+    neither.staged[1][0] = PeerVerdict::Unknown;
+    assert_eq!(chosen(&neither, PathChoice::Auto), Err(refused));
+}
+
+#[test]
+fn staging_is_predicted_by_the_bytes_on_each_link_and_explained() {
+    let predicted = |ranks, distinct, elements| {
+        let explanation = with_gpus(ranks, staging(ranks, distinct)).explain(&device(elements));
+        assert_eq!(explanation.path, Path::HostStaged);
+        (explanation.chosen.unwrap(), explanation.predicted_us.unwrap())
+    };
+    // A launch of 2 us, a hop of 2.3, 57,344 bytes of frames at 27 GB/s, and the adding.
+    let (name, own_link) = predicted(2, 2, 21_504);
+    assert_eq!(name, AlgorithmName::OneShotPush);
+    assert!(
+        (own_link - (2.0 + 2.3 + 57_344.0 / 27_000.0 + 0.086)).abs() < 0.001,
+        "{own_link}"
+    );
+    // Two ranks on one GPU push twice as much over its link.
+    let (_, shared_link) = predicted(2, 1, 21_504);
+    assert!(
+        (shared_link - own_link - 57_344.0 / 27_000.0).abs() < 0.001,
+        "{shared_link}"
+    );
+    // From three ranks on, two shots move fewer bytes for one hop more: the sooner, the more ranks there are or share a link.
+    let from = |ranks, distinct| {
+        let plan = with_gpus(ranks, staging(ranks, distinct));
+        let elements = plan
+            .threshold(Operation::Sum, Dtype::Bf16, Buffers::Device)
+            .unwrap()
+            .get();
+        elements * 2 / 1024
+    };
+    let own_links = [3, 4, 5, 8].map(|ranks| from(ranks, ranks));
+    assert_eq!(
+        (own_links, [3, 4, 5, 8].map(|ranks| from(ranks, 1))),
+        ([66, 29, 18, 8], [22, 7, 3, 1])
+    );
+    // MIG instances are GPUs of their own in one slot, with one link.
+    let mut sliced = staging(2, 2);
+    sliced.ranks[1].pci_bus_id = sliced.ranks[0].pci_bus_id.clone();
+    let explanation = with_gpus(2, sliced).explain(&device(21_504));
+    assert!((explanation.predicted_us.unwrap() - predicted(2, 1, 21_504).1).abs() < 1e-9);
+    assert_eq!(predicted(2, 2, 1 << 24).0, AlgorithmName::OneShotPush);
+    let other = along(2, staging(2, 2), PathChoice::HostStaged)
+        .explain(&device(0))
+        .other_path;
+    let other = other.map(|other| (other.path, other.reason));
+    assert_eq!(other, Some((Path::Peer, "the policy asks for host_staged".to_owned())));
+    assert_eq!(
+        crate::plan(2, None)
+            .explain(&request(Dtype::F32, 5, Buffers::Private))
+            .other_path,
+        None
+    );
+    let text = with_gpus(2, staging(2, 1)).explain(&device(21_504)).to_string();
+    for line in [
+        "  runs one_shot_push on engine cuda, path host_staged, 1 epoch, predicted 8.63 us",
+        "  not by path peer: the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
+        "  peer_access    no       the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
+        "  host_staging   yes      proven for 2 ordered pairs of ranks",
+        "  own_device     no       2 ranks share 1 GPU, so their bytes share its link, which predictions count; they do \
+         not count its time",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
 #[test]
 fn a_refusal_survives_its_json_and_has_a_hint_where_something_can_be_done() {
     let (writer, owner) = (rank(1), rank(0));
@@ -190,6 +326,21 @@ fn a_refusal_survives_its_json_and_has_a_hint_where_something_can_be_done() {
             found: text(),
         },
         Refusal::PeerUnproven { writer, owner },
+        Refusal::HostAccess {
+            writer,
+            owner,
+            cause: text(),
+        },
+        Refusal::HostDisproven {
+            writer,
+            owner,
+            found: text(),
+        },
+        Refusal::HostUnproven { writer, owner },
+        Refusal::NoWay {
+            peer: Box::new(Refusal::PeerUnproven { writer, owner }),
+            host: Box::new(Refusal::HostUnproven { writer, owner }),
+        },
         Refusal::WrongBuffers {
             engine: Engine::Host,
             buffers: Buffers::Device,
@@ -231,6 +382,9 @@ fn gpus_of_another_number_of_ranks_are_refused() {
     let mut narrow = gpus(4, 4);
     narrow.peers[2].pop();
     assert!(compile(narrow).is_err());
+    let mut unstaged = gpus(4, 4);
+    unstaged.staged.pop();
+    assert!(compile(unstaged).is_err());
     assert!(compile(gpus(4, 4)).is_ok());
 }
 
@@ -278,6 +432,11 @@ fn digests_tell_device_plans_apart() {
     assert_ne!(pinned(AlgorithmChoice::Only(one)), pinned(AlgorithmChoice::Only(two)));
     assert_ne!(pinned(AlgorithmChoice::Auto), pinned(AlgorithmChoice::Only(two)));
     assert_ne!(with_gpus(4, gpus(4, 4)).digest(), with_gpus(4, gpus(4, 1)).digest());
+    // And the path, where one shot carries everything either way.
+    let mut both = staging(2, 2);
+    both.peers = both.staged.clone();
+    let [peer, host] = [PathChoice::Peer, PathChoice::HostStaged].map(|path| along(2, both.clone(), path).digest());
+    assert_ne!(peer, host);
     // What decides nothing is not compared.
     let mut renamed = gpus(2, 2);
     renamed.ranks[0].name = "another name".to_owned();
@@ -298,6 +457,14 @@ fn a_topology_with_gpus_survives_its_json_and_one_without_may_leave_them_out() {
     assert_eq!(serde_json::from_str::<Topology>(&json).unwrap(), with);
     let old = r#"{"ranks":[{"cpus":"0"}],"host":{}}"#;
     assert_eq!(serde_json::from_str::<Topology>(old).unwrap().gpus, None);
+    // One of GPUs from before there was another way between them.
+    let mut older = serde_json::to_value(&with).unwrap();
+    older["gpus"].as_object_mut().unwrap().remove("staged");
+    let topology = serde_json::from_value::<Topology>(older).unwrap();
+    let refused = compiled(2, topology.gpus, AlgorithmChoice::Auto, Limits::default())
+        .unwrap()
+        .device();
+    assert!(matches!(refused, Err(Refusal::PeerAccess { .. })), "{refused:?}");
 }
 
 #[test]
@@ -305,6 +472,7 @@ fn people_can_read_why_a_push_runs_or_not() {
     let expected = "\
 all_reduce of 21,504 bf16 (42 KiB) by sum over 2 ranks, device buffers
   runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 5.38 us
+  not by path host_staged: peer access is proven for all pairs, and is the shorter way
   order of combination 0+1
 algorithms
   alone          refused: it is for one rank, and there are 2
@@ -318,6 +486,7 @@ gates
   payload        yes      42 KiB a rank
   device_fit     yes      32 lanes of 2,688 frames each, 768 threads a block
   peer_access    yes      proven for 2 ordered pairs of ranks
+  host_staging   unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
   own_device     yes      2 ranks on 2 GPUs
 ";
     assert_eq!(with_gpus(2, gpus(2, 2)).explain(&device(21_504)).to_string(), expected);
@@ -346,13 +515,15 @@ pub fn any_gpus() -> impl Strategy<Value = Gpus> {
         1 => Just(PeerVerdict::Unknown),
         1 => Just(PeerVerdict::Refused { reason: String::new() }),
     ];
-    (sizes, 1..=WORLD_MAX, verdict).prop_map(|(sizes, distinct, verdict)| {
+    (sizes, 1..=WORLD_MAX, verdict.clone(), verdict).prop_map(|(sizes, distinct, verdict, staged)| {
         let ranks = sizes.len();
         let mut gpus = gpus(ranks, distinct);
+        gpus.staged = gpus.peers.clone();
         for (gpu, (multiprocessors, threads_per_block)) in gpus.ranks.iter_mut().zip(sizes) {
             (gpu.multiprocessors, gpu.threads_per_block) = (multiprocessors, threads_per_block);
         }
         gpus.peers[ranks - 1][0] = verdict;
+        gpus.staged[ranks - 1][0] = staged;
         gpus
     })
 }

@@ -10,10 +10,7 @@ use crate::device::{any_gpus, compiled, gpu, gpus};
 use crate::{any_limits, request, world};
 
 fn fit(limits: Limits, ranks: &[RankGpu]) -> DeviceFit {
-    let gpus = Gpus {
-        ranks: ranks.to_vec(),
-        peers: Vec::new(),
-    };
+    let gpus = Gpus::new(ranks.to_vec());
     device_fit(limits, Some(&gpus), world(ranks.len())).unwrap()
 }
 

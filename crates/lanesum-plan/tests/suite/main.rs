@@ -50,7 +50,10 @@ fn compile(ranks: usize, cores: Option<usize>, algorithm: AlgorithmChoice, limit
     Plan::compile(PlanInputs {
         world: world(ranks),
         topology: &topology(ranks, cores),
-        policy: Policy { algorithm },
+        policy: Policy {
+            algorithm,
+            ..Policy::default()
+        },
         limits,
         tree: &ReductionTree::canonical(world(ranks)),
     })

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use lanesum_plan::{
-    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Limits, Operation, Path, PlanError, Rank,
-    WORLD_MAX, WorldSize,
+    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Limits, Operation, Path, PathChoice,
+    PlanError, Rank, WORLD_MAX, WorldSize,
 };
 
 #[test]
@@ -91,6 +91,7 @@ fn closed_sets_round_trip_through_their_names() {
     round_trip(&Buffers::ALL, Buffers::name);
     round_trip(&AlgorithmName::ALL, AlgorithmName::as_str);
     round_trip(&Path::ALL, Path::name);
+    round_trip(&PathChoice::ALL, PathChoice::name);
     round_trip(&Engine::ALL, Engine::name);
 }
 

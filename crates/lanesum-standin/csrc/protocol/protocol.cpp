@@ -16,6 +16,8 @@ namespace {
 
 const int W = LANESUM_WORLD;
 const u32 LANES = 2, CAPACITY = 8;
+// Words of a leaf's frames.
+const u64 REGION = 2 * LANES * CAPACITY * 2;
 
 // Elements of a call, some exchanges for each lane; a frame has three.
 const u32 MOST = 160;
@@ -37,12 +39,14 @@ struct Rank {
     std::unique_ptr<Local> local{new Local()};
     std::unique_ptr<Mapped> mapped{new Mapped()};
     std::vector<u64> inbox;
+    std::vector<u64> apart;  // its own frames, unless they stand in its inbox
     std::vector<u8> buffer;
     std::vector<Block> blocks{LANES};
     pthread_barrier_t between;  // calls
     u32 offset = 0;             // of the buffer's alignment
 
     Inbox* shared() { return reinterpret_cast<Inbox*>(inbox.data()); }
+    u64* region(u32 leaf) { return shared()->data + leaf * REGION; }
 };
 
 struct Job {
@@ -94,7 +98,12 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     launch.order = 0x0706050403020100ull;
     launch.local = rank.local.get();
     launch.mapped = rank.mapped.get();
-    for (u32 peer = 0; peer < W; ++peer) launch.inboxes[peer] = job.ranks[peer].shared();
+    for (u32 peer = 0; peer < W; ++peer) {
+        launch.inboxes[peer] = job.ranks[peer].shared();
+        launch.targets[peer] = job.ranks[peer].region(number);
+        launch.sources[peer] = rank.region(peer);
+    }
+    if (!rank.apart.empty()) launch.targets[number] = launch.sources[number] = rank.apart.data();
     return launch;
 }
 
@@ -120,7 +129,8 @@ void run_thread(Job& job, u32 number, u32 block, u32 thread) {
 void set_up(Job& job, u64 deadline_ms) {
     for (u32 number = 0; number < W; ++number) {
         Rank& rank = job.ranks[number];
-        rank.inbox.resize(sizeof(Inbox) / 8 + 2 * LANES * W * CAPACITY * 2);
+        rank.inbox.resize(sizeof(Inbox) / 8 + W * REGION);
+        if (number % 2 == 1) rank.apart.resize(REGION);
         rank.buffer.resize(MOST * 4 + 4);
         rank.offset = number % 3;
         rank.mapped->deadline_ns = deadline_ms * 1000000;

@@ -211,6 +211,11 @@ struct Rank {
         return function(("one_shot_push_w" + std::to_string(world) + "_" + kind).c_str());
     }
 
+    // Of the frames of leaf `from`, in the inbox of `owner`.
+    u64* region(u32 owner, u32 from) {
+        return reinterpret_cast<u64*>(inboxes[owner] + offsetof(Inbox, data)) + u64(2) * LANES * CAPACITY * 2 * from;
+    }
+
     CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 frames) {
         Launch launch = {};
         launch.input = reinterpret_cast<const u8*>(input);
@@ -229,7 +234,11 @@ struct Rank {
         launch.order = 0x0706050403020100ull;
         launch.local = reinterpret_cast<Local*>(local);
         launch.mapped = mapped;
-        for (u32 peer = 0; peer < world; ++peer) launch.inboxes[peer] = reinterpret_cast<Inbox*>(inboxes[peer]);
+        for (u32 peer = 0; peer < world; ++peer) {
+            launch.inboxes[peer] = reinterpret_cast<Inbox*>(inboxes[peer]);
+            launch.targets[peer] = region(peer, rank);
+            launch.sources[peer] = region(rank, peer);
+        }
         void* parameters[] = {&launch};
         OK(cuCtxSetCurrent(context));
         return cuLaunchKernel(kernel, LANES, 1, 1, 8, 1, 1, 0, stream, parameters, nullptr);

@@ -18,6 +18,7 @@ fn gpu(number: usize) -> RankGpu {
         memory: Bytes::new(80 << 30),
         driver: 13_000,
         watchdog: false,
+        numa_node: None,
         stand_in: false,
     }
 }
@@ -46,6 +47,7 @@ fn rank(more: f64) -> Point {
             path: Path::Peer,
             algorithm: AlgorithmName::OneShotPush,
         },
+        copy_rate: None,
         timed: vec![
             timed(Kind::Lanesum, true, 2.0),
             timed(Kind::NoHeader, true, 1.9),
@@ -87,6 +89,36 @@ fn add_peers(found: &mut Found) {
     }
 }
 
+#[test]
+fn sums_through_host_memory_are_compared_with_copy_engines() {
+    let staged = |more, rate| {
+        let mut point = rank(more);
+        point.ran.path = Path::HostStaged;
+        point.copy_rate = Some(rate);
+        point
+    };
+    let found = found([0, 1], &[staged(0.0, 8192.0), staged(0.2, 16_384.0)]).expect("are of the same things");
+    let share = |kind, graph| {
+        let row = found.rows.iter().find(|row| row.graph == graph && row.variant == kind);
+        row.expect("is there").copy_engine_share
+    };
+    // Two ranks move the message once each way: a microsecond at the rate of the slower one, of 2 and 6 that were measured.
+    assert_eq!(share(None, true), Some(0.5));
+    assert_eq!(share(None, false), Some(1.0 / 6.0));
+    assert_eq!(share(Some(Kind::FlagRound), true), None);
+    let text = of(&Job::made_up(), &found);
+    assert!(
+        text.contains("lanesum (one_shot_push, host_staged)              2.00"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  part of the time that copy engines would take: 50 % at 8,192, graph; 17 % at 8,192, eager"),
+        "{text}"
+    );
+    let peer = self::found([0, 1], &[rank(0.0), rank(0.2)]).expect("are of the same things");
+    assert!(peer.rows.iter().all(|row| row.copy_engine_share.is_none()));
+}
+
 const TABLE: &str = "\
 bench: 2 ranks on Some GPU, bf16, 122 calls a replay, 2 replays
 us a call: the device's time for a replay on its slowest rank, divided by its calls
@@ -121,7 +153,7 @@ fn each_line_is_an_object_with_what_it_was_compared_with() {
     assert_eq!(own.len(), 5 + 1);
     assert_eq!(
         own[0],
-        r#"{"kind":"row","engine":"cuda","peer":"lanesum","path":"peer","algorithm":"one_shot_push","graph":true,"variant":null,"ranks":2,"bytes":8192,"dtype":"bf16","calls":122,"replays":2,"us":{"p50":2.0,"p99":2.2},"floor_us":1.6,"ratio_to_floor":1.25,"checked":true,"max_error":null,"stand_in":false}"#
+        r#"{"kind":"row","engine":"cuda","peer":"lanesum","path":"peer","algorithm":"one_shot_push","graph":true,"variant":null,"ranks":2,"bytes":8192,"dtype":"bf16","calls":122,"replays":2,"us":{"p50":2.0,"p99":2.2},"floor_us":1.6,"ratio_to_floor":1.25,"copy_engine_share":null,"checked":true,"max_error":null,"stand_in":false}"#
     );
     assert!(own[2].contains(r#""variant":"flag_round""#) && own[2].contains(r#""checked":null"#));
     let told = (found.rows.len(), found.missing.len());

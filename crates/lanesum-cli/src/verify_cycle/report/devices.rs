@@ -54,10 +54,7 @@ impl Devices {
             .enumerate()
             .filter_map(|(rank, report)| Some((rank, report.gpu.clone()?)));
         let devices: Vec<Placed> = gpus.map(|(rank, gpu)| Placed { rank, gpu }).collect();
-        let gpus = Gpus {
-            ranks: devices.iter().map(|placed| placed.gpu.clone()).collect(),
-            peers: vec![],
-        };
+        let gpus = Gpus::new(devices.iter().map(|placed| placed.gpu.clone()).collect());
         Self {
             stand_in: gpus.ranks.iter().any(|gpu| gpu.stand_in),
             functional: gpus.shared().then_some(FUNCTIONAL),

@@ -25,6 +25,7 @@ fn rank() -> RankReport {
         },
         isa: "avx2".into(),
         tree: "0+1".into(),
+        copy_rate: None,
         all_reduce_us: Quantiles { p50: 10.0, p99: 20.0 },
         cycle_ms: Quantiles { p50: 1.22, p99: 2.44 },
         plain_cycle_ms: Quantiles { p50: 0.61, p99: 1.0 },
@@ -39,6 +40,7 @@ fn rank() -> RankReport {
         without_device: None,
         queued_percent: Some(1.0),
         waited_ms: vec![0.0, 4.0],
+        other_path: None,
         refused: vec![
             Refused {
                 algorithm: AlgorithmName::Alone,
@@ -171,6 +173,7 @@ fn on_gpu(number: usize, stand_in: bool) -> RankReport {
         memory: Bytes::new(80 << 30),
         driver: 12_040,
         watchdog: false,
+        numa_node: None,
         stand_in,
     };
     RankReport {
