@@ -30,7 +30,8 @@ fn compile_with(program: &Path, mutant: Option<&str>) {
 /// Runs so many calls with so many threads a block; waits in the kernel end after `deadline_ms`.
 fn watch(program: &Path, calls: u32, threads: u32, deadline_ms: u32) -> Ended {
     let arguments = [calls, threads, deadline_ms].map(|number| number.to_string());
-    let patience = Duration::from_secs(120);
+    // What hangs is ended; a busy machine takes minutes for what takes seconds on an idle one.
+    let patience = Duration::from_secs(600);
     let ended = run(
         Command::new(program).args(&arguments).env("TSAN_OPTIONS", WATCHED),
         patience,
