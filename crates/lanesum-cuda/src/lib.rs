@@ -23,6 +23,7 @@ mod layout;
 mod module;
 mod nvtx;
 mod program;
+mod proof;
 mod retired;
 mod shared;
 mod staged;

@@ -1,14 +1,11 @@
-//! Making ready what a rank needs before it can call: memory of its own, that of its peers, and the proof of each way between.
-//!
-//! Peer access is believed only after the owner of the memory has read, by itself, what the writer's kernel stored: drivers
-//! advertise access that drops or mirrors bytes. Nothing spins before that.
+//! Making ready what a rank needs before it can call: memory of its own, that of its peers, and each way between. `proof.rs` proves it.
 
 use core::cell::OnceCell;
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lanesum_plan::{DeviceFit, PeerVerdict, Rank, WorldSize};
 
@@ -27,9 +24,6 @@ use crate::nvtx;
 use crate::retired;
 use crate::shared::HostMemory;
 use crate::stream::{RawStream, Stream};
-
-/// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
-const PROOF_PATIENCE: Duration = Duration::from_millis(20);
 
 /// A way between the ranks' GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +74,7 @@ pub struct Staged {
     pub(crate) bench: OnceCell<BenchModule>,
     /// Of every lane's first exchange.
     first_epoch: u64,
-    deadline: Duration,
+    pub(crate) deadline: Duration,
     /// Of an inbox.
     bytes: u64,
 }
@@ -203,72 +197,6 @@ impl Staged {
         }
     }
 
-    /// Writes this rank's proof into the inbox of every peer, all of which are mapped.
-    ///
-    /// # Errors
-    /// [`CudaError`] if the kernel fails or does not end within the deadline.
-    pub fn prove(&self, nonce: u64) -> Result<(), CudaError> {
-        let notice = self.notice(0, nonce);
-        launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
-        self.stream.synchronize(self.deadline)
-    }
-
-    /// What the peers' proofs in this rank's own inbox say of them as writers, by rank, as this rank's device reads them.
-    ///
-    /// # Errors
-    /// [`CudaError`] if the kernel that reads them fails or does not end within the deadline.
-    pub fn judge(&self, nonce: u64) -> Result<Vec<PeerVerdict>, CudaError> {
-        let _relaxed = self.device.relaxed()?;
-        let count = WORLD_MAX * layout::PROOF_WORDS;
-        let seen = Memory::new(&self.device, "proofs as the device reads them", count * 8)?;
-        let notice = Notice {
-            seen: seen.address,
-            ..self.notice(0, nonce)
-        };
-        let start = Instant::now();
-        loop {
-            launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
-            self.stream.synchronize(self.deadline)?;
-            let words = self.read_words(seen.address, count)?;
-            let verdicts: Vec<PeerVerdict> = self
-                .world
-                .ranks()
-                .map(|from| self.verdict(&words, nonce, from))
-                .collect();
-            let open = verdicts
-                .iter()
-                .any(|verdict| matches!(verdict, PeerVerdict::Disproven { .. }));
-            if !open || start.elapsed() > PROOF_PATIENCE {
-                return Ok(verdicts);
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    fn verdict(&self, words: &[u64], nonce: u64, from: Rank) -> PeerVerdict {
-        if from == self.rank {
-            return PeerVerdict::Own;
-        }
-        let proof = words.chunks(layout::PROOF_WORDS).nth(from.index()).unwrap_or_default();
-        let expected = |index| layout::proof_word(nonce, from.index(), self.rank.index(), index);
-        let right = proof
-            .iter()
-            .enumerate()
-            .filter(|(index, word)| **word == expected(*index))
-            .count();
-        if right == layout::PROOF_WORDS {
-            return PeerVerdict::Proven;
-        }
-        let untouched = proof.iter().filter(|word| **word == 0).count();
-        PeerVerdict::Disproven {
-            found: format!(
-                "of {} words that its kernel stored, {right} arrived, {untouched} never did, {} were wrong",
-                layout::PROOF_WORDS,
-                proof.len() - right - untouched
-            ),
-        }
-    }
-
     /// Whether the first lanes have finished call `ticket`. Asks the lanes themselves: the caller's stream may be gone.
     pub(crate) fn have_finished(&self, lanes: u32, ticket: u64) -> Result<bool, CudaError> {
         let words = self.read_words(self.local.address, layout::LANE_WORDS * layout::LANES_MAX)?;
@@ -303,7 +231,7 @@ impl Staged {
     }
 
     /// Reads words of this rank's own memory, beside whatever kernels run.
-    fn read_words(&self, place: DevicePointer, count: usize) -> Result<Vec<u64>, CudaError> {
+    pub(crate) fn read_words(&self, place: DevicePointer, count: usize) -> Result<Vec<u64>, CudaError> {
         let mut words = vec![0_u64; count];
         let driver = self.device.driver();
         let _current = self.device.current()?;
