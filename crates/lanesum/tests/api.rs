@@ -277,14 +277,15 @@ fn a_late_rank_is_named_at_the_deadline_and_learns_that_it_was_late() {
                     matches!(&fault.kind, FaultKind::Late { ranks, .. } if ranks.iter().all(|rank| rank.index() == 2))
                 );
                 assert!(fault.noticed_by.index() < 2);
+                // The other one may be told of it before its own time is over.
+                let own = fault.noticed_by == communicator.rank();
+                assert!(!own || start.elapsed() >= DEADLINE, "{:?}", start.elapsed());
             }
             // The others' headers and inputs are there: the late rank may finish its own sum.
             Ok(_) if late => {}
             other => panic!("expected a fault, got {other:?}"),
         }
-        let waited = start.elapsed();
         given_up.fetch_add(1, Ordering::Relaxed);
-        assert!(late || waited >= DEADLINE, "{waited:?}");
     });
 }
 
