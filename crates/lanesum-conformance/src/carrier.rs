@@ -326,6 +326,9 @@ fn run_cases(joined: &Joined, cases: &[Case], report: &mut dyn FnMut(Report)) ->
     true
 }
 
+/// Room for a shared buffer of more than two chunks: a chunk of two shots between two ranks is twice the staging.
+const SHARED: lanesum_plan::Bytes = lanesum_plan::Bytes::new(8 << 20);
+
 /// A communicator and the one it comes from, if it comes from one.
 struct Joined {
     parent: Communicator,
@@ -344,7 +347,8 @@ impl Joined {
             })
             .algorithm(setting.choice.policy())
             .path(setting.path)
-            .staging(setting.staging);
+            .staging(setting.staging)
+            .shared_capacity(SHARED);
         if let Some(isa) = setting.simd.name() {
             builder = builder.isa(isa);
         }

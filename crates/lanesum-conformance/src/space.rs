@@ -13,7 +13,7 @@ use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
 use crate::pairwise::cover;
 use crate::pattern::Pattern;
 
-/// How many calls each case makes: both halves of the staging, and the first of them again.
+/// How many calls each case makes: both turns of the mailboxes, and the first again; on GPUs both halves of the inboxes.
 const CALLS: u32 = 3;
 
 /// How long a message is.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use lanesum_plan::{Announced, Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
 use lanesum_segment::{
-    Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
+    Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Run, Segment, Tally, Trouble, Turns,
+    WaitContext,
 };
 
 use crate::Fault;
@@ -22,6 +23,7 @@ pub struct Engine {
     rank: Rank,
     world: WorldSize,
     epoch: Cell<Epoch>,
+    turns: Cell<Turns>,
     chunks: Cell<u64>,
     deadline: Cell<Duration>,
     pace: Pace,
@@ -63,6 +65,9 @@ impl Closed {
     }
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// What one exchange works on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange<'a> {
@@ -101,13 +106,15 @@ impl Engine {
             world: world.get(),
         };
         let member = Member::new(segment, rank.index()).ok_or(outside)?;
-        let first = Epoch::new(member.segment().geometry().first_epoch());
+        let geometry = member.segment().geometry();
+        let (first, turns) = (Epoch::new(geometry.first_epoch()), Turns::new(geometry.mailbox()));
         Ok(Self {
             member,
             reducer,
             rank,
             world,
             epoch: Cell::new(first),
+            turns: Cell::new(turns),
             chunks: Cell::new(0),
             deadline: Cell::new(deadline),
             pace,
@@ -151,10 +158,40 @@ impl Engine {
         self.rank
     }
 
-    /// All ranks, each with its index.
+    /// All ranks but this one, each with its index.
     #[inline]
-    pub(crate) fn owners(&self) -> impl Iterator<Item = (usize, Rank)> {
-        self.world.ranks().map(|rank| (rank.index(), rank))
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (usize, Rank)> {
+        let own = self.rank;
+        self.world
+            .ranks()
+            .filter(move |rank| *rank != own)
+            .map(|rank| (rank.index(), rank))
+    }
+
+    /// The first `bytes` of every mailbox, in parts in which whose turn it is does not change.
+    #[inline]
+    pub(crate) fn runs(&self, bytes: usize) -> impl Iterator<Item = Run> + use<> {
+        self.turns.get().runs(bytes)
+    }
+
+    /// Each of a pair has read the first `bytes` that the other wrote: see [`Turns::passed`].
+    #[inline]
+    pub(crate) fn pass(&self, bytes: usize) {
+        self.turns.set(self.turns.get().passed(bytes));
+    }
+
+    /// Where this rank writes a run for a peer to read.
+    #[inline]
+    pub(crate) fn outgoing(&self, run: &Run, peer: usize) -> *mut u8 {
+        let (from, to) = run.outgoing(self.member.rank(), peer);
+        self.segment().mailbox(from, to).as_ptr().wrapping_add(run.bytes.start)
+    }
+
+    /// Where this rank reads a run that a peer wrote for it.
+    #[inline]
+    pub(crate) fn incoming(&self, run: &Run, peer: usize) -> *mut u8 {
+        let (from, to) = run.incoming(self.member.rank(), peer);
+        self.segment().mailbox(from, to).as_ptr().wrapping_add(run.bytes.start)
     }
 
     /// The first fault, if the engine is poisoned.
@@ -275,7 +312,8 @@ impl Engine {
         unsafe { fill_nan(request.dtype, output, request.elements.get() as usize) };
     }
 
-    /// Runs a message as a row of exchanges of at most `chunk` elements, an epoch each.
+    /// Runs a message as a row of exchanges of at most `chunk` elements, an epoch each, all of a length: what a rank has
+    /// just read is what it writes next (see [`Turns`]), as long as lengths stay the same.
     pub(crate) fn stream(
         &self,
         announced: &Announced,
@@ -285,7 +323,12 @@ impl Engine {
         exchange: impl Fn(&Exchange<'_>) -> Result<(), Failed>,
     ) -> Result<Closed, Box<Fault>> {
         let total = request.elements.get() as usize;
-        let step = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
+        let chunk = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
+        let line = LINE / request.dtype.size();
+        let step = total
+            .div_ceil(total.div_ceil(chunk).max(1))
+            .next_multiple_of(line)
+            .min(chunk);
         let mut start = 0;
         loop {
             let elements = step.min(total - start);
@@ -351,36 +394,43 @@ impl Engine {
         base.wrapping_add(start * dtype.size())
     }
 
-    /// Where each rank's chunk can be read: in its staging half, or in place if `shared`; this rank's own
-    /// always in place. Offsets that a peer announced are checked before they are used.
+    /// Where each rank's chunk can be read in place. Offsets that a peer announced are checked before they are used.
     #[inline]
-    pub(crate) fn sources(&self, part: &Exchange<'_>) -> Result<[*const u8; WORLD_MAX], Failed> {
+    pub(crate) fn shared(&self, part: &Exchange<'_>) -> Result<[*const u8; WORLD_MAX], Failed> {
         let segment = self.member.segment();
-        let own = self.member.rank();
         let mut sources = [core::ptr::null(); WORLD_MAX];
-        sources[own] = self.input(part.operands, part.start, part.dtype);
+        sources[self.member.rank()] = self.input(part.operands, part.start, part.dtype);
+        let in_message = part.bytes(part.start..part.start + part.elements);
         for peer in self.member.peers().iter() {
-            sources[peer] = match part.operands.input {
-                Input::Private(_) => segment.staging(peer, part.epoch.half()).as_ptr().cast_const(),
-                Input::Shared(_) => {
-                    let chunk = part.bytes(0..part.start + part.elements);
-                    let offset = self.member.announcement(peer, part.epoch).offset;
-                    if offset
-                        .checked_add(chunk.end as u64)
-                        .is_none_or(|end| end > segment.geometry().shared())
-                    {
-                        return Err((Phase::Header, Trouble::Corrupt { peer }));
-                    }
-                    let start = part.start * part.dtype.size();
-                    segment
-                        .arena(peer)
-                        .as_ptr()
-                        .wrapping_add(offset as usize + start)
-                        .cast_const()
-                }
-            };
+            let offset = self.member.announcement(peer, part.epoch).offset;
+            if offset
+                .checked_add(in_message.end as u64)
+                .is_none_or(|end| end > segment.geometry().shared())
+            {
+                return Err((Phase::Header, Trouble::Corrupt { peer }));
+            }
+            sources[peer] = segment
+                .arena(peer)
+                .as_ptr()
+                .wrapping_add(offset as usize + in_message.start)
+                .cast_const();
         }
         Ok(sources)
+    }
+
+    /// The sum of some bytes of all ranks.
+    ///
+    /// # Safety
+    /// As [`Reducer::reduce`], for the elements in `bytes` bytes of the exchange's dtype.
+    #[inline]
+    pub(crate) unsafe fn sum(&self, part: &Exchange<'_>, sources: &[*const u8; WORLD_MAX], out: *mut u8, bytes: usize) {
+        let world = self.member.segment().geometry().world();
+        let elements = bytes / part.dtype.size();
+        // SAFETY: passed on from the caller.
+        unsafe {
+            self.reducer
+                .reduce(part.operation, part.dtype, &sources[..world], out, elements)
+        };
     }
 
     fn close(&self, epoch: Epoch) -> Closed {

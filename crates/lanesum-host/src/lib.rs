@@ -6,14 +6,16 @@
 //! the first fault again.
 //!
 //! ```text
-//! one_shot_pull   copy input -> own staging half; header; await headers; sum all halves -> output
-//!                 shared: header; await headers; sum all inputs in place; closing; await closings
-//! two_shot_pull   copy input -> own staging half; header; await headers;
-//!                 sum own shard of all -> own result area; result flag; await flags; copy all results -> output
-//!                 shared: the same without the first copy, inputs read in place
+//! one_shot_pull   copy input -> mailbox of each peer; header; await headers; sum own input and what the peers wrote
+//!                 in place: header; await headers; sum all inputs where they are; closing; await closings
+//! two_shot_pull   copy each peer its shard of the input -> mailbox; header; await headers;
+//!                 sum own shard, and copy it back to where each peer's part stood; result flag; await flags;
+//!                 copy the others' sums -> output
 //! ```
-//! A message longer than a chunk is a row of such exchanges, an epoch each; the halves alternate, so that a
-//! rank fills the next while its peers still read the last.
+//! A message longer than a chunk is a row of such exchanges, an epoch each.
+//!
+//! Who has read a line of a mailbox last writes it next (`lanesum_segment::Turns`): lines move between two caches once for
+//! each byte that is told, and never only to be written.
 
 mod engine;
 mod fault;

@@ -1,12 +1,13 @@
 //! One shot: every rank reads every rank's input and sums all of it.
 //!
-//! Bytes for each rank: S written (private buffers), (W - 1) S read from peers, one wait for the slowest.
+//! Bytes for each rank: (W - 1) S written to mailboxes (private buffers), as much read from peers, one wait for the slowest.
 
-use lanesum_plan::{Announced, OneShotPull, Request};
-use lanesum_segment::Phase;
+use lanesum_plan::{Announced, OneShotPull, Request, WORLD_MAX};
+use lanesum_segment::{Phase, Run};
 
 use crate::Fault;
 use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
+use crate::reduce::copy;
 
 impl Engine {
     /// Sums in one shot.
@@ -32,37 +33,40 @@ impl Engine {
             algorithm.chunk().get(),
             |part| match operands.input {
                 // SAFETY: passed on from the caller.
-                Input::Private(_) => unsafe { self.one_shot_staged(part) },
+                Input::Shared(offset) if algorithm.in_place() => unsafe { self.one_shot_in_place(part, offset) },
                 // SAFETY: passed on from the caller.
-                Input::Shared(offset) => unsafe { self.one_shot_in_place(part, offset) },
+                Input::Private(_) | Input::Shared(_) => unsafe { self.one_shot_posted(part) },
             },
         )
     }
 
     /// # Safety
-    /// As [`Engine::one_shot_pull`], with a private input.
-    unsafe fn one_shot_staged(&self, part: &Exchange<'_>) -> Result<(), Failed> {
+    /// As [`Engine::one_shot_pull`].
+    unsafe fn one_shot_posted(&self, part: &Exchange<'_>) -> Result<(), Failed> {
         let chunk = part.bytes(part.start..part.start + part.elements);
         let input = self.input(part.operands, part.start, part.dtype);
-        let staging = self
-            .member
-            .segment()
-            .staging(self.member.rank(), part.epoch.half())
-            .as_ptr();
-        // SAFETY: the chunk lies in the input (`stream` cuts it so) and fits the staging half (the plan's
-        // chunk does). Nobody reads this half now: every peer has posted its header of the last epoch, so it
-        // has finished the one before, which used this half (docs/memory-model.md).
-        unsafe { core::ptr::copy_nonoverlapping(input, staging, chunk.len()) };
+        for run in self.runs(chunk.len()) {
+            let from = input.wrapping_add(run.bytes.start);
+            for (peer, _) in self.peers() {
+                // SAFETY: the run lies in the chunk, which lies in the input (`stream` cuts it so) and fits a mailbox
+                // (the plan's chunk does). Nobody reads the outgoing part of a mailbox now: it is this rank that read
+                // it last (docs/memory-model.md).
+                unsafe { copy(from, self.outgoing(&run, peer), run.bytes.len()) };
+            }
+        }
         self.enter(part.epoch, part.announced, 0)?;
-        let sources = self.sources(part)?;
-        let world = self.member.segment().geometry().world();
         let output = part.operands.output.wrapping_add(chunk.start);
-        // SAFETY: each source holds the chunk: own input by the caller, peers' staging because their headers
-        // of this epoch were acquired. The output is the own source or disjoint from all, by the caller.
-        unsafe {
-            self.reducer
-                .reduce(part.operation, part.dtype, &sources[..world], output, part.elements)
-        };
+        for run in self.runs(chunk.len()) {
+            let mut sources = [core::ptr::null(); WORLD_MAX];
+            sources[self.member.rank()] = input.wrapping_add(run.bytes.start);
+            for (peer, _) in self.peers() {
+                sources[peer] = self.incoming(&run, peer).cast_const();
+            }
+            // SAFETY: each source holds the run: own input by the caller, incoming parts of mailboxes because the peers'
+            // headers of this epoch were acquired. The output is the own source or disjoint from all, by the caller.
+            unsafe { self.sum(part, &sources, output.wrapping_add(run.bytes.start), run.bytes.len()) };
+        }
+        self.pass(chunk.len());
         Ok(())
     }
 
@@ -71,25 +75,25 @@ impl Engine {
     unsafe fn one_shot_in_place(&self, part: &Exchange<'_>, offset: u64) -> Result<(), Failed> {
         let chunk = part.bytes(part.start..part.start + part.elements);
         self.enter(part.epoch, part.announced, offset)?;
-        let sources = self.sources(part)?;
-        let world = self.member.segment().geometry().world();
+        let sources = self.shared(part)?;
         let output = part.operands.output.wrapping_add(chunk.start);
-        let own = sources[self.member.rank()];
-        let staging = self
-            .member
-            .segment()
-            .staging(self.member.rank(), part.epoch.half())
-            .as_ptr();
-        // Peers read the input until they close: a sum in place has to wait outside it.
-        let in_place = core::ptr::eq(output.cast_const(), own);
-        let target = if in_place { staging } else { output };
-        // SAFETY: the sources hold the chunk: own by the caller, peers' because their headers were acquired
-        // and their offsets checked against the arena. The target is the own staging half, which nobody
-        // reads now, or the output, which the caller keeps apart from the input.
-        unsafe {
-            self.reducer
-                .reduce(part.operation, part.dtype, &sources[..world], target, part.elements)
-        };
+        // Peers read the input until they close: a sum in place waits outside it, where this rank may write, and nobody
+        // reads in this exchange.
+        let in_place = core::ptr::eq(output.cast_const(), sources[self.member.rank()]);
+        let scratch = |run: &Run| self.peers().next().map(|(peer, _)| self.outgoing(run, peer));
+        for run in self.runs(chunk.len()) {
+            let sources = sources.map(|source| source.wrapping_add(run.bytes.start));
+            let output = output.wrapping_add(run.bytes.start);
+            let target = if in_place {
+                scratch(&run).unwrap_or(output)
+            } else {
+                output
+            };
+            // SAFETY: the sources hold the run: own by the caller, peers' because their headers were acquired and their
+            // offsets checked against the arena. The target is an outgoing part of a mailbox, which has room for the
+            // chunk and which nobody reads now, or the output, which the caller keeps apart from the input.
+            unsafe { self.sum(part, &sources, target, run.bytes.len()) };
+        }
         // Before anybody is told: a peer that has failed meanwhile may have taken its buffer back.
         self.member
             .confirm_reads()
@@ -99,9 +103,13 @@ impl Engine {
             .await_closings(part.epoch, || self.context())
             .map_err(|trouble| (Phase::Closing, trouble))?;
         if in_place {
-            // SAFETY: both hold the chunk, and staging lies outside the arena. No peer reads the input any
-            // more: all closing words of this epoch were acquired.
-            unsafe { core::ptr::copy_nonoverlapping(staging.cast_const(), output, chunk.len()) };
+            for run in self.runs(chunk.len()) {
+                let output = output.wrapping_add(run.bytes.start);
+                let from = scratch(&run).unwrap_or(output).cast_const();
+                // SAFETY: both hold the run, and mailboxes lie outside the arena. No peer reads the input any more: all
+                // closing words of this epoch were acquired.
+                unsafe { copy(from, output, run.bytes.len()) };
+            }
         }
         Ok(())
     }

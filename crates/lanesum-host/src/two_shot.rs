@@ -1,13 +1,16 @@
 //! Two shots: each rank owns a shard, sums it over all ranks, and everybody copies all shards.
 //!
-//! Bytes for each rank: S (W - 1) / W written (private buffers), as much read from peers, S / W of results
-//! written, S (W - 1) / W read back; two waits. The result is rounded once, by the owner.
+//! Bytes for each rank: S (W - 1) / W written (private buffers), as much read from peers, as much of sums written and read
+//! back; two waits. The result is rounded once, by the owner.
 
-use lanesum_plan::{Announced, Rank, Request, TwoShotPull};
+use core::ops::Range;
+
+use lanesum_plan::{Announced, Rank, Request, TwoShotPull, WORLD_MAX};
 use lanesum_segment::Phase;
 
 use crate::Fault;
-use crate::engine::{Closed, Engine, Exchange, Failed, Input, Operands};
+use crate::engine::{Closed, Engine, Exchange, Failed, Operands};
+use crate::reduce::copy;
 
 impl Engine {
     /// Sums in two shots.
@@ -30,78 +33,64 @@ impl Engine {
         })
     }
 
+    /// Inputs go to their owners through mailboxes, and the owners' sums come back in the same lines, which they have
+    /// just read.
+    ///
     /// # Safety
     /// As [`Engine::one_shot_pull`].
     unsafe fn two_shot_part(&self, algorithm: &TwoShotPull, part: &Exchange<'_>) -> Result<(), Failed> {
-        let (segment, own, half) = (self.member.segment(), self.member.rank(), part.epoch.half());
-        let shard = |rank: Rank| {
-            let range = algorithm.shard(part.elements as u64, rank);
-            range.start as usize..range.end as usize
-        };
-        let offset = match part.operands.input {
-            // SAFETY: passed on from the caller.
-            Input::Private(_) => unsafe { self.stage_for_peers(part, shard(self.rank())) },
-            Input::Shared(offset) => offset,
-        };
-        self.enter(part.epoch, part.announced, offset)?;
-
-        let mut sources = self.sources(part)?;
-        let mine = shard(self.rank());
-        let start = part.bytes(0..mine.start).end;
-        for source in &mut sources {
-            *source = source.wrapping_add(start);
+        let shard = |rank| self.shard(algorithm, part, rank);
+        let input = self.input(part.operands, part.start, part.dtype);
+        for (peer, owner) in self.peers() {
+            let range = shard(owner);
+            for run in self.runs(range.len()) {
+                let from = input.wrapping_add(range.start + run.bytes.start);
+                // SAFETY: the run lies in the shard, so in the chunk and in the input, and a shard fits a mailbox (the
+                // plan's chunk is cut so). Nobody reads the outgoing part of a mailbox now (see `one_shot_posted`).
+                unsafe { copy(from, self.outgoing(&run, peer), run.bytes.len()) };
+            }
         }
-        let results = algorithm.result_offset().get() as usize;
-        let target = segment.staging(own, half).as_ptr().wrapping_add(results);
-        let sources = &sources[..segment.geometry().world()];
-        // SAFETY: the sources hold the chunk (own by the caller; peers' headers were acquired, their offsets
-        // checked), so each holds the shard. The result area is this rank's, behind the staged chunk, and
-        // nobody reads it now: its last readers finished that epoch before their last header.
-        unsafe {
-            self.reducer
-                .reduce(part.operation, part.dtype, sources, target, mine.len())
-        };
-        if let Input::Shared(_) = part.operands.input {
-            // Before anybody copies this sum: a peer that has failed meanwhile may have taken its buffer back.
-            self.member
-                .confirm_reads()
-                .map_err(|trouble| (Phase::Result, trouble))?;
+        self.enter(part.epoch, part.announced, 0)?;
+
+        let mine = shard(self.rank());
+        let output = part.operands.output.wrapping_add(part.bytes(0..part.start).end);
+        for run in self.runs(mine.len()) {
+            let at = mine.start + run.bytes.start;
+            let mut sources = [core::ptr::null(); WORLD_MAX];
+            sources[self.member.rank()] = input.wrapping_add(at);
+            for (peer, _) in self.peers() {
+                sources[peer] = self.incoming(&run, peer).cast_const();
+            }
+            let sum = output.wrapping_add(at);
+            // SAFETY: each source holds the run: own input by the caller, incoming parts of mailboxes because the peers'
+            // headers of this epoch were acquired. The output is the own source or disjoint from all, by the caller.
+            unsafe { self.sum(part, &sources, sum, run.bytes.len()) };
+            for (peer, _) in self.peers() {
+                // SAFETY: the peer does not touch what it wrote here before it sees this rank's result flag.
+                unsafe { copy(sum.cast_const(), self.incoming(&run, peer), run.bytes.len()) };
+            }
         }
         self.member.post_result(part.epoch);
         self.member
             .await_results(part.epoch, || self.context())
             .map_err(|trouble| (Phase::Result, trouble))?;
 
-        // From here on nobody reads this rank's input: each owner is done with its shard of it.
-        let chunk = part.bytes(part.start..part.start + part.elements);
-        let output = part.operands.output.wrapping_add(chunk.start);
-        for (index, owner) in self.owners() {
-            let range = part.bytes(shard(owner));
-            let from = segment.staging(index, half).as_ptr().wrapping_add(results).cast_const();
-            // SAFETY: the shard lies in the chunk, so in the output; the owner's result flag was acquired,
-            // so its area holds the shard's sum; staging and outputs do not overlap.
-            unsafe { core::ptr::copy_nonoverlapping(from, output.wrapping_add(range.start), range.len()) };
+        for (peer, owner) in self.peers() {
+            let range = shard(owner);
+            for run in self.runs(range.len()) {
+                let to = output.wrapping_add(range.start + run.bytes.start);
+                // SAFETY: the shard lies in the chunk, so in the output; the owner's result flag was acquired, so its sum
+                // stands where this rank's input stood; mailboxes and outputs do not overlap.
+                unsafe { copy(self.outgoing(&run, peer).cast_const(), to, run.bytes.len()) };
+            }
         }
+        // This rank has read last what it wrote: it writes there again.
         Ok(())
     }
 
-    /// Copies what the peers will read of a private input: all but the own shard.
-    ///
-    /// # Safety
-    /// As [`Engine::one_shot_pull`].
-    unsafe fn stage_for_peers(&self, part: &Exchange<'_>, mine: core::ops::Range<usize>) -> u64 {
-        let input = self.input(part.operands, part.start, part.dtype);
-        let staging = self
-            .member
-            .segment()
-            .staging(self.member.rank(), part.epoch.half())
-            .as_ptr();
-        for range in [part.bytes(0..mine.start), part.bytes(mine.end..part.elements)] {
-            let (from, to) = (input.wrapping_add(range.start), staging.wrapping_add(range.start));
-            // SAFETY: the range lies in the chunk, which lies in the input and fits the staging half; nobody
-            // reads this half now (see `one_shot_staged`).
-            unsafe { core::ptr::copy_nonoverlapping(from, to, range.len()) };
-        }
-        0
+    /// The bytes of the chunk that a rank sums.
+    fn shard(&self, algorithm: &TwoShotPull, part: &Exchange<'_>, rank: Rank) -> Range<usize> {
+        let elements = algorithm.shard(part.elements as u64, rank);
+        part.bytes(elements.start as usize..elements.end as usize)
     }
 }

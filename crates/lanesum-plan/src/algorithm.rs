@@ -36,7 +36,7 @@ use std::ops::Range;
 
 use crate::closed::closed_words;
 use crate::gates::{OneShotFit, Payload, Peers, Single, TwoShotFit};
-use crate::{Bytes, Elements, Rank};
+use crate::{Elements, Rank};
 
 mod device;
 
@@ -218,7 +218,7 @@ impl HeaderOnly {
     }
 }
 
-/// Every rank reads and sums everything. Evidence: there are peers and a payload, and a chunk fits half the staging.
+/// Every rank reads and sums everything. Evidence: there are peers and a payload, and a chunk fits a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneShotPull {
     _peers: Peers,
@@ -249,10 +249,17 @@ impl OneShotPull {
     pub const fn chunks(&self) -> u64 {
         self.payload.elements().div_ceil(self.fit.chunk().get())
     }
+
+    /// Whether inputs in shared memory are read where they are; otherwise they go through mailboxes as private ones do.
+    #[must_use]
+    #[inline]
+    pub const fn in_place(&self) -> bool {
+        self.fit.is_in_place()
+    }
 }
 
-/// Every rank sums one shard and reads the other sums. Evidence: there are peers and a payload, and a chunk and the
-/// largest shard's result fit half the staging together.
+/// Every rank sums one shard and reads the other sums. Evidence: there are peers and a payload, and each shard of a chunk
+/// fits a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TwoShotPull {
     peers: Peers,
@@ -302,12 +309,5 @@ impl TwoShotPull {
         } else {
             chunk_elements..chunk_elements
         }
-    }
-
-    /// Where in a staging half the results of this rank's shard start; a whole number of cache lines.
-    #[must_use]
-    #[inline]
-    pub const fn result_offset(&self) -> Bytes {
-        self.fit.result_offset()
     }
 }

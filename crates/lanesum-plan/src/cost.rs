@@ -2,18 +2,17 @@
 //!
 //! With `S` bytes a rank and `W` ranks, one rank
 //!
-//! | algorithm | copies | adds | waits | reads |
-//! |---|---|---|---|---|
-//! | `alone` | | S | | |
-//! | `header_only` | | | 1 | |
-//! | `one_shot_pull`, private | S to its staging, (W-1) S from peers | W S | 1: staging filled | 1 |
-//! | `one_shot_pull`, shared | (W-1) S from peers | W S | 2: entered, all have read | 1 |
-//! | `two_shot_pull`, private | S to its staging, (W-1)/W S from peers, S/W result, (W-1)/W S results | S | 2: filled, summed | 2 |
-//! | `two_shot_pull`, shared | the same without the first | S | 2: entered, summed | 2 |
-//! | `alone`, device | | S | | |
-//! | `header_only`, device | | | 1 hop | |
-//! | `one_shot_push`, device | 4/3 (W-1) S pushed | W S | 1 hop | |
-//! | `two_shot_push`, device | 4/3 (W-1)/W S of inputs and as much of sums pushed | S, and 2 (W-1)/W S of sums passed on | 2 hops | |
+//! | algorithm | copies | transfers | adds | waits | reads |
+//! |---|---|---|---|---|---|
+//! | `alone` | | | S | | |
+//! | `header_only` | | | | 1 | |
+//! | `one_shot_pull` | (W-1) S to mailboxes | (W-1) S | W S | 1: inputs are there | 1 |
+//! | `one_shot_pull`, in place | | (W-1) S, and S taken back | W S | 2: entered, all have read | 1 |
+//! | `two_shot_pull` | (W-1)/W S of inputs, as much of sums | 2 (W-1)/W S | S | 2: inputs are there, sums are there | 2 |
+//! | `alone`, device | | | S | | |
+//! | `header_only`, device | | | | 1 hop | |
+//! | `one_shot_push`, device | | 4/3 (W-1) S pushed | W S | 1 hop | |
+//! | `two_shot_push`, device | | 4/3 (W-1)/W S of inputs and as much of sums pushed | S, and 2 (W-1)/W S of sums passed on | 2 hops | |
 //!
 //! What is pushed goes out in frames: 16 bytes for each 12 of payload.
 //!
@@ -21,15 +20,21 @@
 //! message longer than a chunk waits and starts reading once more for each further chunk, in proportion. Time grows with
 //! `S` in at most two straight pieces, so where two algorithms cross can be searched exactly.
 //!
-//! **More ranks than cores.** Work is then divided over the cores, and a wait hands the core to each of the ranks that
-//! share it. Where the cores are not known, the model counts one for each rank, and `explain` says that it does.
+//! **A transfer** moves a line from the cache of the core that wrote it to that of the one that reads it. Mailboxes change
+//! hands in such a way that this is all that ever happens to their lines. A buffer that is read in place is written again
+//! by its owner, who must first take each line back. One shot in place spares W - 1 copies for that, and is taken for
+//! shared buffers of four ranks and more, where that is less; two shots would spare one copy.
 //!
-//! **Where the constants come from.** Two ranks pinned to two neighbouring cores of a Zen 4 virtual machine (flag round
-//! trip 130 ns) copy 42 KiB of a peer's lines at 42 GB/s; with buffers already shared a sum of 42 KiB takes 2.4 us, of
-//! which the copy explains 1.0, so 2 x 43,008 bytes are added at about 61 GB/s. A context switch of 2 us and 20 ns for
-//! each further line polled are assumptions. On cores far apart everything remote is two to four times slower, which
-//! moves crossings little because both sides of each grow alike. Lengths beyond the caches are slower than predicted,
-//! again for all. A choice made by this model is never wrong, only slower: all algorithms give the same bits.
+//! **More ranks than cores.** Work is then divided over the cores, and a wait hands the core on until all the ranks that
+//! share it have run: each of `c` ranks may give way to `c - 1` others. Where the cores are not known, the model counts one
+//! for each rank, and `explain` says that it does.
+//!
+//! **Where the constants come from.** Two ranks pinned to two cores of a Zen 4 virtual machine (flag round trip 100 ns) take
+//! 0.23 us for 1 KiB of f32, 12.8 us for 256 KiB in two shots and 13.5 us in one (docs/performance.md); a byte copied within
+//! a core's caches, transferred and added then costs 10, 22 and 8 ps. Between cores far apart (500 ns) everything takes one
+//! and a half times as long, which moves crossings little because both sides of each grow alike. A hand-over of 1.5 us is what 3, 4 and 8 ranks on
+//! two cores show; 20 ns for each further line polled are an assumption. Lengths beyond the caches are slower than
+//! predicted, again for all. A choice made by this model is never wrong, only slower: all algorithms give the same bits.
 //!
 //! **GPUs.** A call is one kernel: 2 us to launch it eagerly, an assumption; in a graph it is less, for both algorithms
 //! alike. A hop between GPUs under different roots of a socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 25 GB/s when
@@ -47,6 +52,7 @@
 //! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
+use crate::gates::in_place;
 use crate::{AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, WorldSize};
 
 /// A line from one core to another, in microseconds.
@@ -54,11 +60,13 @@ const FLAG_US: f64 = 0.065;
 /// One more peer's line to poll, in microseconds.
 const POLL_US: f64 = 0.020;
 /// One hand-over of a core to another rank, in microseconds.
-const SWITCH_US: f64 = 2.0;
-/// One byte copied from or to lines that another core had last, in microseconds.
-const COPY_US: f64 = 1.0 / 42_000.0;
+const SWITCH_US: f64 = 1.5;
+/// One byte copied within the caches of a core, in microseconds.
+const COPY_US: f64 = 1.0 / 100_000.0;
+/// One byte from the cache of the core that wrote it to that of the one that reads it, in microseconds.
+const TRANSFER_US: f64 = 1.0 / 45_000.0;
 /// One byte of input added up, in microseconds.
-const ADD_US: f64 = 1.0 / 61_000.0;
+const ADD_US: f64 = 1.0 / 125_000.0;
 
 /// An eager launch of a kernel, in microseconds.
 const LAUNCH_US: f64 = 2.0;
@@ -129,6 +137,7 @@ pub struct CostModel {
 /// The counts of the table above, for one byte and one chunk.
 struct Counts {
     copied: f64,
+    transferred: f64,
     added: f64,
     waits: f64,
     reads: f64,
@@ -150,6 +159,12 @@ impl CostModel {
     #[must_use]
     pub const fn over(self, link: Link) -> CostModel {
         CostModel { link, ..self }
+    }
+
+    /// Whether W - 1 copies take longer than taking a buffer's lines back.
+    pub(crate) fn in_place_pays(&self) -> bool {
+        let peers = self.world.get() as f64 - 1.0;
+        peers * COPY_US > TRANSFER_US
     }
 
     /// What lies between the GPUs.
@@ -179,11 +194,12 @@ impl CostModel {
     fn host_us(&self, counts: Counts, size: f64, chunks: f64) -> Option<f64> {
         let Counts {
             copied,
+            transferred,
             added,
             waits,
             reads,
         } = counts;
-        let work = (copied * COPY_US + added * ADD_US) * size * self.crowding();
+        let work = (copied * COPY_US + transferred * TRANSFER_US + added * ADD_US) * size * self.crowding();
         Some(work + chunks * (waits * self.wait_us() + reads * FLAG_US))
     }
 
@@ -213,30 +229,27 @@ impl CostModel {
     /// One wait for all peers.
     fn wait_us(&self) -> f64 {
         let flags = FLAG_US + POLL_US * self.world.get().saturating_sub(2) as f64;
-        let ranks_on_core = self.crowding().ceil();
-        if ranks_on_core > 1.0 {
-            flags + SWITCH_US * ranks_on_core
-        } else {
-            flags
-        }
+        let ranks_on_core = self.crowding();
+        flags + SWITCH_US * ranks_on_core * (ranks_on_core - 1.0)
     }
 
     fn counts(&self, algorithm: AlgorithmName, buffers: Buffers) -> Option<Counts> {
         let world = self.world.get() as f64;
-        let staged = match buffers {
-            Buffers::Private => 1.0,
-            Buffers::Shared => 0.0,
-            Buffers::Device => return None,
-        };
-        let (copied, added, waits, reads) = match algorithm {
-            AlgorithmName::Alone => (0.0, 1.0, 0.0, 0.0),
-            AlgorithmName::HeaderOnly => (0.0, 0.0, 1.0, 0.0),
-            AlgorithmName::OneShotPull => (staged + (world - 1.0), world, 2.0 - staged, 1.0),
-            AlgorithmName::TwoShotPull => (staged + (2.0 * (world - 1.0) + 1.0) / world, 1.0, 2.0, 2.0),
+        let peers = world - 1.0;
+        if buffers.engine() != Engine::Host {
+            return None;
+        }
+        let (copied, transferred, added, waits, reads) = match algorithm {
+            AlgorithmName::Alone => (0.0, 0.0, 1.0, 0.0, 0.0),
+            AlgorithmName::HeaderOnly => (0.0, 0.0, 0.0, 1.0, 0.0),
+            AlgorithmName::OneShotPull if in_place(buffers, self) => (0.0, peers + 1.0, world, 2.0, 1.0),
+            AlgorithmName::OneShotPull => (peers, peers, world, 1.0, 1.0),
+            AlgorithmName::TwoShotPull => (2.0 * peers / world, 2.0 * peers / world, 1.0, 2.0, 2.0),
             AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => return None,
         };
         Some(Counts {
             copied,
+            transferred,
             added,
             waits,
             reads,

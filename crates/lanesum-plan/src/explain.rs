@@ -205,7 +205,10 @@ impl Plan {
         let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {
             AlgorithmName::Alone | AlgorithmName::HeaderOnly => request.bytes(),
-            AlgorithmName::OneShotPull => bytes(gates::one_shot_fit(self.limits(), request.dtype)?.chunk()),
+            AlgorithmName::OneShotPull => {
+                let peers = gates::company(self.world()).ok()?;
+                bytes(gates::one_shot_fit(self.limits(), request.dtype, peers)?.chunk())
+            }
             AlgorithmName::TwoShotPull => {
                 let peers = gates::company(self.world()).ok()?;
                 bytes(gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk())

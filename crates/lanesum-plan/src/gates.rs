@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::LINE;
 use crate::closed::closed_words;
-use crate::{Bytes, Dtype, Elements, Limits, WorldSize};
+use crate::cost::CostModel;
+use crate::{Buffers, Dtype, Elements, Limits, WorldSize};
 
 mod device;
 
@@ -23,9 +24,9 @@ closed_words! {
         Peers = 0 => "peers",
         /// Is there anything to exchange?
         Payload = 1 => "payload",
-        /// Does a chunk of one shot fit half the staging? A plan is made only if so.
+        /// Does a chunk of one shot fit a mailbox? A plan is made only if so.
         OneShotFit = 2 => "one_shot_fit",
-        /// Do a chunk of two shots and its result fit half the staging? A plan is made only if so.
+        /// Does a shard of a chunk of two shots fit a mailbox? A plan is made only if so.
         TwoShotFit = 3 => "two_shot_fit",
         /// Can peers read the input where it is?
         InPlace = 4 => "in_place",
@@ -91,10 +92,11 @@ impl Payload {
     }
 }
 
-/// Evidence: a chunk of one shot fits half the staging.
+/// Evidence: a chunk of one shot fits a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OneShotFit {
     chunk: NonZeroU64,
+    in_place: bool,
 }
 
 impl OneShotFit {
@@ -102,9 +104,18 @@ impl OneShotFit {
     pub(crate) const fn chunk(self) -> Elements {
         Elements::new(self.chunk.get())
     }
+
+    /// The same for inputs that are read where they are, or are not.
+    pub(crate) const fn in_place(self, in_place: bool) -> OneShotFit {
+        OneShotFit { in_place, ..self }
+    }
+
+    pub(crate) const fn is_in_place(self) -> bool {
+        self.in_place
+    }
 }
 
-/// Evidence: a chunk of two shots and the result of its largest shard fit half the staging, one after the other.
+/// Evidence: each shard of a chunk of two shots fits a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TwoShotFit {
     chunk: NonZeroU64,
@@ -120,12 +131,6 @@ impl TwoShotFit {
     #[inline]
     pub(crate) const fn line_elements(self) -> u64 {
         self.line_elements.get()
-    }
-
-    /// A chunk is whole lines, so its results start on the line after it.
-    #[inline]
-    pub(crate) const fn result_offset(self) -> Bytes {
-        Bytes::new(self.chunk.get() / self.line_elements.get() * LINE)
     }
 }
 
@@ -147,26 +152,31 @@ pub(crate) const fn payload(elements: Elements) -> Option<Payload> {
     }
 }
 
-/// Does a chunk of one shot fit half the staging? It is given all of it.
-pub(crate) fn one_shot_fit(limits: Limits, dtype: Dtype) -> Option<OneShotFit> {
-    let chunk = limits.staging.get() / LINE * line_elements(dtype)?.get();
+/// Does a chunk of one shot fit a mailbox? It is given all of it.
+pub(crate) fn one_shot_fit(limits: Limits, dtype: Dtype, peers: Peers) -> Option<OneShotFit> {
+    let chunk = limits.mailbox(peers.world()).get() / LINE * line_elements(dtype)?.get();
     Some(OneShotFit {
         chunk: NonZeroU64::new(chunk)?,
+        in_place: false,
     })
 }
 
-/// Do a chunk of two shots and its result fit half the staging?
-///
-/// Of `n` lines, `n * world / (world + 1)` go to the chunk, rounded down. The rest, `n / (world + 1)` rounded up, is
-/// enough for the largest shard, which is the chunk divided by `world`, rounded up.
+/// Does each shard of a chunk of two shots fit a mailbox? A chunk has as many lines as all shards together.
 pub(crate) fn two_shot_fit(limits: Limits, dtype: Dtype, peers: Peers) -> Option<TwoShotFit> {
-    let world = peers.world().get() as u64;
     let line_elements = line_elements(dtype)?;
-    let lines = limits.staging.get() / LINE * world / (world + 1);
+    let lines = limits.mailbox(peers.world()).get() / LINE * peers.world().get() as u64;
     Some(TwoShotFit {
         chunk: NonZeroU64::new(lines * line_elements.get())?,
         line_elements,
     })
+}
+
+/// Are one shot's inputs read where they are? Those in shared memory can be, and are where the model finds that faster.
+pub(crate) fn in_place(buffers: Buffers, model: &CostModel) -> bool {
+    match buffers {
+        Buffers::Shared => model.in_place_pays(),
+        Buffers::Private | Buffers::Device => false,
+    }
 }
 
 const fn line_elements(dtype: Dtype) -> Option<NonZeroU64> {

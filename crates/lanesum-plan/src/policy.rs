@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::LINE;
 use crate::closed::closed_words;
-use crate::{AlgorithmName, Bytes, PlanError};
+use crate::{AlgorithmName, Bytes, PlanError, WorldSize};
 
 /// Staging and shared memory come in multiples of this, the smallest page.
 pub const STAGING_UNIT: Bytes = Bytes::new(4096);
-/// The largest half of a rank's staging.
+/// The most staging of a rank.
 pub const STAGING_MAX: Bytes = Bytes::new(64 << 20);
 /// The largest arena of shared buffers of one rank. Offsets into a segment of [`crate::WORLD_MAX`] such arenas stay far
 /// from the ends of 64 bits.
@@ -107,13 +108,24 @@ pub struct Policy {
 /// How much memory each rank shares. All ranks must say the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
-    /// One half of a rank's staging; there are two.
+    /// What a rank can post at once: on the host its mailboxes to all peers together, on GPUs one half of a peer's region
+    /// in its inbox.
     pub staging: Bytes,
     /// The arena from which a rank's shared buffers are allocated; may be 0.
     pub shared: Bytes,
 }
 
 impl Limits {
+    /// Bytes of the mailbox from a rank of the host to each other: its part of the staging, in whole cache lines.
+    #[must_use]
+    pub const fn mailbox(&self, world: WorldSize) -> Bytes {
+        let peers = match world.get() as u64 {
+            0 | 1 => 1,
+            world => world - 1,
+        };
+        Bytes::new(self.staging.get() / LINE / peers * LINE)
+    }
+
     /// Checked limits.
     ///
     /// # Errors
@@ -141,7 +153,7 @@ impl Limits {
     }
 }
 
-/// 1 MiB for each half of the staging and 4 MiB of shared memory: with eight ranks 48 MiB and the control lines.
+/// 1 MiB of staging and 4 MiB of shared memory: with eight ranks some 40 MiB and the control lines.
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

@@ -272,9 +272,9 @@ closed_words! {
 closed_words! {
     /// Where a call's input lies.
     pub enum Buffers ("kind of buffer") {
-        /// In the caller's own memory: it is copied to staging before peers can read it.
+        /// In the caller's own memory: it is copied to mailboxes for peers to read it.
         Private = 0 => "private",
-        /// In memory allocated from the communicator: peers read it in place.
+        /// In memory allocated from the communicator: peers may read it in place.
         Shared = 1 => "shared",
         /// In memory of this rank's GPU.
         Device = 2 => "device",

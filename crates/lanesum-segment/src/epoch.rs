@@ -23,10 +23,10 @@ impl Epoch {
         Self(self.0.wrapping_add(1))
     }
 
-    /// The half of the staging memory, and the line, that this epoch uses.
+    /// Which of a rank's two lines this epoch uses.
     #[inline]
-    pub fn half(self) -> usize {
-        if mutants::single_half() {
+    pub fn parity(self) -> usize {
+        if mutants::single_line() {
             0
         } else {
             (self.0 & 1) as usize

@@ -9,13 +9,13 @@ use thiserror::Error;
 pub enum SegmentError {
     /// The world or the sizes are outside the limits of the layout.
     #[error(
-        "a segment for {world} ranks with {staging} B of staging and {shared} B of arena can't be laid out: {reason}"
+        "a segment for {world} ranks with mailboxes of {mailbox} B and {shared} B of arena can't be laid out: {reason}"
     )]
     Geometry {
         /// Ranks asked for.
         world: usize,
-        /// Bytes of one staging half asked for.
-        staging: u64,
+        /// Bytes of one mailbox asked for.
+        mailbox: u64,
         /// Bytes of one arena asked for.
         shared: u64,
         /// Which limit it breaks.

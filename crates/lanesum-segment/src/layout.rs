@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub const WORLD_MAX: usize = 16;
 
 /// Version of the layout, and of that of GPUs' inboxes; ranks of another version are refused.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// `lanesum` in ASCII, low byte first.
 #[cfg(not(loom))]
@@ -15,7 +15,9 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"lanesum\0");
 
 const PAGE: u64 = 4096;
 const CONTROL: u64 = 512;
-const STAGING_MAX: u64 = 64 << 20;
+const MAILBOX_MAX: u64 = 64 << 20;
+/// Bytes of a cache line.
+pub(crate) const LINE: u64 = 64;
 const SHARED_MAX: u64 = 64 << 30;
 
 /// What one exchange of one rank posts: a line of 64 bytes, one for each parity of the epoch.
@@ -67,7 +69,7 @@ pub(crate) struct Head {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
     pub(crate) world: AtomicU32,
-    pub(crate) staging: AtomicU64,
+    pub(crate) mailbox: AtomicU64,
     pub(crate) shared: AtomicU64,
     pub(crate) first_epoch: AtomicU64,
     pub(crate) digest: AtomicU64,
@@ -90,7 +92,7 @@ const _: () = {
     assert!(size_of::<Control>() == CONTROL as usize);
     assert!(size_of::<Head>() <= PAGE as usize);
     assert!(offset_of!(Head, version) == 8 && offset_of!(Head, world) == 12);
-    assert!(offset_of!(Head, staging) == 16 && offset_of!(Head, shared) == 24);
+    assert!(offset_of!(Head, mailbox) == 16 && offset_of!(Head, shared) == 24);
     assert!(offset_of!(Head, first_epoch) == 32 && offset_of!(Head, digest) == 40);
     assert!(offset_of!(Head, total) == 48 && offset_of!(Head, sleepers) == 448);
     assert!(offset_of!(Control, lines) == 0 && size_of::<Line>() == 128);
@@ -109,24 +111,24 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     world: usize,
-    staging: u64,
+    mailbox: u64,
     shared: u64,
     first_epoch: u64,
     digest: u64,
 }
 
 impl Geometry {
-    /// The layout for `world` ranks (1 to 16) with `staging` bytes a half (a multiple of 4096, at most 64
-    /// MiB) and `shared` bytes an arena (rounded up to 4096, at most 64 GiB), whose first exchange has
+    /// The layout for `world` ranks (1 to 16) with `mailbox` bytes from each rank to each other (a multiple of 64, at
+    /// most 64 MiB) and `shared` bytes an arena (rounded up to 4096, at most 64 GiB), whose first exchange has
     /// the epoch `first_epoch`. `digest` stands for all else that the ranks agreed on.
     ///
     /// # Errors
     /// [`SegmentError::Geometry`] if a limit is broken.
-    pub fn new(world: usize, staging: u64, shared: u64, first_epoch: u64, digest: u64) -> Result<Self, SegmentError> {
+    pub fn new(world: usize, mailbox: u64, shared: u64, first_epoch: u64, digest: u64) -> Result<Self, SegmentError> {
         let refuse = |reason| {
             Err(SegmentError::Geometry {
                 world,
-                staging,
+                mailbox,
                 shared,
                 reason,
             })
@@ -134,15 +136,15 @@ impl Geometry {
         if !(1..=WORLD_MAX).contains(&world) {
             return refuse("a segment has 1 to 16 ranks");
         }
-        if staging == 0 || !staging.is_multiple_of(PAGE) || staging > STAGING_MAX {
-            return refuse("staging is a multiple of 4096 B and at most 64 MiB");
+        if mailbox == 0 || !mailbox.is_multiple_of(LINE) || mailbox > MAILBOX_MAX {
+            return refuse("a mailbox is a multiple of 64 B and at most 64 MiB");
         }
         if shared > SHARED_MAX {
             return refuse("an arena has at most 64 GiB");
         }
         Ok(Self {
             world,
-            staging,
+            mailbox,
             shared: shared.next_multiple_of(PAGE),
             first_epoch,
             digest,
@@ -154,9 +156,9 @@ impl Geometry {
         self.world
     }
 
-    /// Bytes of one staging half.
-    pub const fn staging(&self) -> u64 {
-        self.staging
+    /// Bytes of the mailbox from one rank to another.
+    pub const fn mailbox(&self) -> u64 {
+        self.mailbox
     }
 
     /// Bytes of one rank's arena.
@@ -195,11 +197,26 @@ impl Geometry {
         PAGE + rank as u64 * CONTROL
     }
 
-    pub(crate) const fn staging_offset(&self, rank: usize, half: usize) -> u64 {
-        PAGE + (self.world as u64 * CONTROL).next_multiple_of(PAGE) + (rank as u64 * 2 + half as u64) * self.staging
+    /// Where the mailboxes of pairs start that have this number, each on a page of its own.
+    const fn pair_offset(&self, pair: u64) -> u64 {
+        PAGE + (self.world as u64 * CONTROL).next_multiple_of(PAGE) + pair * self.mailbox.next_multiple_of(PAGE)
+    }
+
+    /// The mailboxes from `from` to each other rank follow one another.
+    #[cfg(not(loom))]
+    pub(crate) const fn mailbox_offset(&self, from: usize, to: usize) -> u64 {
+        let place = if to > from { to - 1 } else { to };
+        self.pair_offset((from * (self.world - 1) + place) as u64)
+    }
+
+    /// Where the mailboxes from this rank start and end.
+    #[cfg(not(loom))]
+    pub(crate) const fn mailboxes_from(&self, rank: usize) -> core::ops::Range<u64> {
+        let peers = self.world - 1;
+        self.pair_offset((rank * peers) as u64)..self.pair_offset(((rank + 1) * peers) as u64)
     }
 
     pub(crate) const fn arena_offset(&self, rank: usize) -> u64 {
-        self.staging_offset(self.world, 0) + rank as u64 * self.shared
+        self.pair_offset((self.world * (self.world - 1)) as u64) + rank as u64 * self.shared
     }
 }

@@ -18,6 +18,7 @@ mod mutants;
 mod rank_set;
 mod record;
 mod sync;
+mod turns;
 mod wait;
 
 #[cfg(not(loom))]
@@ -47,4 +48,5 @@ pub use record::{Phase, Record, RecordKind};
 #[cfg(not(loom))]
 pub use sealed::SealedMemory;
 pub use segment::Segment;
+pub use turns::{Run, Turns};
 pub use wait::{Lost, Pace, Tally, Trouble, WaitContext};

@@ -64,7 +64,7 @@ impl Member {
     /// to each peer that sees the header.
     #[inline]
     pub fn announce(&self, epoch: Epoch, announcement: &Announcement) {
-        let line = &self.segment.control(self.rank).lines[epoch.half()];
+        let line = &self.segment.control(self.rank).lines[epoch.parity()];
         let header = u64::from(announcement.digest) << 32 | u64::from(epoch.tag());
         if mutants::header_before_words() {
             line.header.store(header, Ordering::Release);
@@ -81,7 +81,7 @@ impl Member {
 
     /// What a peer announced for `epoch`. Meaningful once its header was seen; the words may be hostile.
     pub fn announcement(&self, peer: usize, epoch: Epoch) -> Announcement {
-        let line = &self.segment.control(peer).lines[epoch.half()];
+        let line = &self.segment.control(peer).lines[epoch.parity()];
         // Relaxed: `await_headers` has acquired the header that was stored after these.
         Announcement {
             digest: (line.header.load(Ordering::Relaxed) >> 32) as u32,
@@ -93,7 +93,7 @@ impl Member {
     /// Says that this rank's shard of `epoch` is summed in its staging.
     #[inline]
     pub fn post_result(&self, epoch: Epoch) {
-        let line = &self.segment.control(self.rank).lines[epoch.half()];
+        let line = &self.segment.control(self.rank).lines[epoch.parity()];
         // Pairs with the acquire load in `await_results`.
         line.result
             .store(epoch.get(), mutants::release(mutants::relaxed_result()));
@@ -103,7 +103,7 @@ impl Member {
     /// Says that this rank reads no peer's memory any more in `epoch`.
     #[inline]
     pub fn post_closing(&self, epoch: Epoch) {
-        let line = &self.segment.control(self.rank).lines[epoch.half()];
+        let line = &self.segment.control(self.rank).lines[epoch.parity()];
         // Pairs with the acquire load in `await_closings`.
         line.closing
             .store(epoch.get(), mutants::release(mutants::relaxed_closing()));

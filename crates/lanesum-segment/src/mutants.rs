@@ -54,8 +54,10 @@ mutants! {
     relaxed_loss = "relaxed_loss";
     /// Waiters read the watcher's note without acquire.
     relaxed_loss_look = "relaxed_loss_look";
-    /// Both parities use the same half: epoch e + 1 overwrites what a late peer still reads of epoch e.
-    single_half = "single_half";
+    /// Both parities use the same line: epoch e + 1 overwrites what a late peer still waits for in epoch e.
+    single_line = "single_line";
+    /// Ranks do not change places: epoch e + 1 overwrites what a late peer still reads of epoch e.
+    kept_turns = "kept_turns";
     /// The words of an announcement are written after its header.
     header_before_words = "header_before_words";
     /// A call ends without having seen its peers' headers.

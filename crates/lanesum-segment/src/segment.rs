@@ -49,15 +49,16 @@ impl Segment {
         &self.geometry
     }
 
-    /// The first byte of a rank's staging half. Valid for [`Geometry::staging`] bytes as long as the
+    /// The first byte of the mailbox from one rank to another. Valid for [`Geometry::mailbox`] bytes as long as the
     /// segment lives.
     ///
     /// # Panics
-    /// If the segment has no such rank or half: the address would lie outside the mapping.
+    /// If the segment has no such pair of ranks: the address would lie outside the mapping.
     #[inline]
-    pub fn staging(&self, rank: usize, half: usize) -> NonNull<u8> {
-        assert!(rank < self.geometry.world() && half < 2, "no such rank or half");
-        self.at(self.geometry.staging_offset(rank, half))
+    pub fn mailbox(&self, from: usize, to: usize) -> NonNull<u8> {
+        let world = self.geometry.world();
+        assert!(from < world && to < world && from != to, "no such pair of ranks");
+        self.at(self.geometry.mailbox_offset(from, to))
     }
 
     /// The first byte of a rank's arena. Valid for [`Geometry::shared`] bytes as long as the segment lives.
@@ -70,11 +71,12 @@ impl Segment {
         self.at(self.geometry.arena_offset(rank))
     }
 
-    /// Asks the kernel for the pages of a rank's staging before the first call needs them.
+    /// Asks the kernel for the pages of the mailboxes from a rank before the first call needs them.
     pub fn populate(&self, rank: usize) {
-        self.memory
-            .mapping()
-            .populate(self.geometry.staging_offset(rank, 0), 2 * self.geometry.staging());
+        let own = self.geometry.mailboxes_from(rank);
+        if !own.is_empty() {
+            self.memory.mapping().populate(own.start, own.end - own.start);
+        }
     }
 
     #[inline]
@@ -122,7 +124,7 @@ impl Segment {
     fn words(&self) -> [(&crate::sync::AtomicU64, u64); 5] {
         let (head, geometry) = (self.head(), &self.geometry);
         [
-            (&head.staging, geometry.staging()),
+            (&head.mailbox, geometry.mailbox()),
             (&head.shared, geometry.shared()),
             (&head.first_epoch, geometry.first_epoch()),
             (&head.digest, geometry.digest()),
@@ -147,7 +149,7 @@ impl Segment {
             head.world.load(Ordering::Relaxed).into(),
             self.geometry.world() as u64,
         )?;
-        let names = ["staging", "shared", "first epoch", "digest", "total"];
+        let names = ["mailbox", "shared", "first epoch", "digest", "total"];
         for (field, (slot, expected)) in names.into_iter().zip(self.words()) {
             compare(field, slot.load(Ordering::Relaxed), expected)?;
         }

@@ -54,7 +54,7 @@ impl Segment {
             magic: word(0),
             version: AtomicU32::new(0),
             world: AtomicU32::new(0),
-            staging: word(0),
+            mailbox: word(0),
             shared: word(0),
             first_epoch: word(0),
             digest: word(0),

@@ -177,7 +177,7 @@ impl Member {
         self.await_all(context, move |control| {
             // Pairs with the release store of the header in `announce`.
             let order = mutants::acquire(mutants::relaxed_header_look());
-            let header = control.lines[epoch.half()].header.load(order);
+            let header = control.lines[epoch.parity()].header.load(order);
             if header as u32 != epoch.tag() && !mutants::any_tag() {
                 Look::Absent
             } else if (header >> 32) as u32 == digest {
@@ -201,7 +201,7 @@ impl Member {
             // Pairs with the release store in `post_result`. Equality: a flag can't run ahead, because its
             // owner posts the next of this half only after this rank's next header but one.
             let order = mutants::acquire(mutants::relaxed_result_look());
-            let flag = control.lines[epoch.half()].result.load(order);
+            let flag = control.lines[epoch.parity()].result.load(order);
             look_at_flag(flag, epoch, mutants::wrapped_result())
         })
     }
@@ -218,7 +218,7 @@ impl Member {
         self.await_all(context, move |control| {
             // Pairs with the release store in `post_closing`.
             let order = mutants::acquire(mutants::relaxed_closing_look());
-            let flag = control.lines[epoch.half()].closing.load(order);
+            let flag = control.lines[epoch.parity()].closing.load(order);
             look_at_flag(flag, epoch, mutants::wrapped_closing())
         })
     }

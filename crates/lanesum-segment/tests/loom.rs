@@ -16,7 +16,7 @@ const U32_WRAP: u64 = u32::MAX as u64 - 1;
 const U64_WRAP: u64 = u64::MAX - 1;
 
 #[test]
-fn one_shots_reuse_halves() {
+fn one_shots_reuse_mailboxes() {
     fn rank(rank: &mut Rank) {
         for _ in 0..4 {
             rank.one_shot();
@@ -35,7 +35,7 @@ fn all_interleavings_of_a_barrier_and_a_one_shot() {
 }
 
 #[test]
-fn two_shots_reuse_halves() {
+fn two_shots_reuse_mailboxes() {
     fn rank(rank: &mut Rank) {
         for _ in 0..4 {
             rank.two_shot();
@@ -55,20 +55,11 @@ fn shared_one_shots_give_buffers_back() {
 }
 
 #[test]
-fn shared_two_shots_give_buffers_back() {
-    fn rank(rank: &mut Rank) {
-        for _ in 0..3 {
-            rank.shared_two_shot();
-        }
-    }
-    model(U32_WRAP, 2, SPIN, &[rank, rank]);
-}
-
-#[test]
 fn algorithms_mix() {
     fn rank(rank: &mut Rank) {
         rank.one_shot();
         rank.two_shot();
+        rank.short_one_shot();
         rank.header_only();
         rank.one_shot();
         rank.two_shot();
@@ -81,7 +72,7 @@ fn private_and_shared_buffers_mix() {
     fn rank(rank: &mut Rank) {
         rank.shared_one_shot();
         rank.two_shot();
-        rank.shared_two_shot();
+        rank.shared_one_shot();
         rank.one_shot();
         rank.header_only();
     }
@@ -137,7 +128,7 @@ fn three_ranks_wait_for_each_other() {
 }
 
 #[test]
-fn three_ranks_reuse_halves() {
+fn three_ranks_reuse_mailboxes() {
     fn rank(rank: &mut Rank) {
         for _ in 0..3 {
             rank.one_shot();
@@ -245,7 +236,7 @@ fn a_failed_rank_takes_no_buffer_back_unnoticed() {
     fn fails(rank: &mut Rank) {
         rank.announce(5, 0);
         rank.headers(5).unwrap();
-        rank.member.post_result(rank.epoch);
+        rank.member.post_closing(rank.epoch);
         rank.member.fail(&record());
         rank.job.exposed.store(TAKEN_BACK, Ordering::Relaxed);
     }
@@ -254,8 +245,8 @@ fn a_failed_rank_takes_no_buffer_back_unnoticed() {
         rank.headers(5).unwrap();
         let read = rank.job.exposed.load(Ordering::Relaxed);
         let believed = rank.member.confirm_reads().is_ok();
-        rank.member.post_result(rank.epoch);
-        rank.member.await_results(rank.epoch, || rank.context()).unwrap();
+        rank.member.post_closing(rank.epoch);
+        rank.member.await_closings(rank.epoch, || rank.context()).unwrap();
         assert!(!believed || read != TAKEN_BACK);
     }
     model(U32_WRAP, ALL, SPIN, &[fails, late]);
@@ -263,10 +254,10 @@ fn a_failed_rank_takes_no_buffer_back_unnoticed() {
 
 /// Which test shows which deliberate fault.
 const CAUGHT_BY: &[(&str, &str)] = &[
-    ("relaxed_header", "one_shots_reuse_halves"),
-    ("relaxed_header_look", "one_shots_reuse_halves"),
-    ("relaxed_result", "two_shots_reuse_halves"),
-    ("relaxed_result_look", "two_shots_reuse_halves"),
+    ("relaxed_header", "one_shots_reuse_mailboxes"),
+    ("relaxed_header_look", "one_shots_reuse_mailboxes"),
+    ("relaxed_result", "two_shots_reuse_mailboxes"),
+    ("relaxed_result_look", "two_shots_reuse_mailboxes"),
     ("relaxed_closing", "shared_one_shots_give_buffers_back"),
     ("relaxed_closing_look", "shared_one_shots_give_buffers_back"),
     ("relaxed_record", "records_are_read_whole"),
@@ -275,15 +266,16 @@ const CAUGHT_BY: &[(&str, &str)] = &[
     ("relaxed_departure_look", "departed_peers_have_kept_their_word"),
     ("relaxed_loss", "the_dead_have_kept_their_word"),
     ("relaxed_loss_look", "the_dead_have_kept_their_word"),
-    ("single_half", "one_shots_reuse_halves"),
+    ("single_line", "one_shots_reuse_mailboxes"),
+    ("kept_turns", "one_shots_reuse_mailboxes"),
     ("header_before_words", "a_line_holds_this_epoch_or_the_one_two_before"),
     ("missing_header", "algorithms_mix"),
-    ("any_tag", "two_shots_reuse_halves"),
+    ("any_tag", "two_shots_reuse_mailboxes"),
     ("wrapped_result", "flags_never_come_round"),
     ("wrapped_closing", "flags_never_come_round"),
     ("blank_lines", "formatted_lines_are_not_believed"),
     ("run_ahead", "three_ranks_wait_for_each_other"),
-    ("skipped_result", "two_shots_reuse_halves"),
+    ("skipped_result", "two_shots_reuse_mailboxes"),
     ("skipped_closing", "shared_one_shots_give_buffers_back"),
     ("hasty_trouble", "a_later_fault_spoils_no_earlier_call"),
     ("unconfirmed_reads", "a_failed_rank_takes_no_buffer_back_unnoticed"),

@@ -30,18 +30,23 @@ fn what_one_rank_writes_the_other_reads() {
     let opened = Segment::open(&fd, geometry()).unwrap();
     assert_eq!(opened.geometry(), made.geometry());
     opened.populate(1);
-    let places = (0..3).flat_map(|rank| [(rank, Some(0)), (rank, Some(1)), (rank, None)]);
-    for (number, (rank, half)) in (1u8..).zip(places) {
-        let place = |segment: &Segment| match half {
-            Some(half) => (segment.staging(rank, half), segment.geometry().staging()),
-            None => (segment.arena(rank), segment.geometry().shared()),
-        };
-        let ((to, bytes), (from, _)) = (place(&made), place(&opened));
-        // SAFETY: both mappings live; the regions have this length, and nobody else touches them.
+    let to_each = |from| (0..3).filter(move |to| *to != from).map(Some).chain([None]);
+    let places = (0..3).flat_map(|from| to_each(from).map(move |to| (from, to)));
+    let place = |segment: &Segment, (rank, to)| match to {
+        Some(to) => (segment.mailbox(rank, to), segment.geometry().mailbox()),
+        None => (segment.arena(rank), segment.geometry().shared()),
+    };
+    for (number, at) in (1u8..).zip(places.clone()) {
+        let (to, bytes) = place(&made, at);
+        // SAFETY: the mapping lives; the region has this length, and nobody else touches it.
         unsafe { to.as_ptr().write_bytes(number, bytes as usize) };
-        // SAFETY: as above; the write is done.
+    }
+    // After all of them: no region overlaps another.
+    for (number, at) in (1u8..).zip(places) {
+        let (from, bytes) = place(&opened, at);
+        // SAFETY: as above; the writes are done.
         let seen = unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes as usize) };
-        assert!(seen.iter().all(|&byte| byte == number), "rank {rank}, {half:?}");
+        assert!(seen.iter().all(|&byte| byte == number), "{at:?}");
     }
     // The regions follow the control blocks and do not overlap: the header is as it was.
     Segment::open(&fd, geometry()).unwrap();
@@ -94,7 +99,7 @@ fn every_field_of_the_header_is_checked() {
         (0, "magic"),
         (8, "layout version"),
         (12, "world"),
-        (16, "staging"),
+        (16, "mailbox"),
         (24, "shared"),
         (32, "first epoch"),
         (40, "digest"),
@@ -148,25 +153,26 @@ fn a_segment_can_not_be_resized() {
 
 #[test]
 fn geometry_has_limits() {
-    let make = |world, staging, shared| Geometry::new(world, staging, shared, 0, 0).map(|geometry| geometry.total());
-    assert_eq!(make(1, 4096, 0), Ok(4096 + 4096 + 2 * 4096));
-    assert_eq!(make(2, 4096, 0), Ok(4096 + 4096 + 4 * 4096));
-    assert_eq!(make(16, 4096, 1), Ok(4096 + 8192 + 32 * 4096 + 16 * 4096));
-    assert_eq!(make(8, 1 << 20, 4 << 20), Ok(8192 + (48 << 20)));
+    let make = |world, mailbox, shared| Geometry::new(world, mailbox, shared, 0, 0).map(|geometry| geometry.total());
+    assert_eq!(make(1, 4096, 0), Ok(4096 + 4096));
+    assert_eq!(make(2, 4096, 0), Ok(4096 + 4096 + 2 * 4096));
+    assert_eq!(make(16, 64, 1), Ok(4096 + 8192 + 240 * 4096 + 16 * 4096));
+    assert_eq!(make(8, 149_760, 4 << 20), Ok(8192 + 56 * (148 << 10) + (32 << 20)));
     assert!(make(16, 64 << 20, 64 << 30).is_ok());
     let refused = [
         (0, 4096, 0),
         (17, 4096, 0),
         (usize::MAX, 4096, 0),
         (2, 0, 0),
-        (2, 4095, 0),
-        (2, (64 << 20) + 4096, 0),
+        (2, 63, 0),
+        (2, 4100, 0),
+        (2, (64 << 20) + 64, 0),
         (2, u64::MAX, 0),
         (2, 4096, (64 << 30) + 1),
         (2, 4096, u64::MAX),
     ];
-    for (world, staging, shared) in refused {
-        let error = make(world, staging, shared).unwrap_err();
+    for (world, mailbox, shared) in refused {
+        let error = make(world, mailbox, shared).unwrap_err();
         assert!(matches!(error, SegmentError::Geometry { .. }), "{error}");
     }
 }
@@ -216,7 +222,7 @@ fn a_forked_child_knows_it() {
 #[test]
 fn a_forked_child_does_not_unmap_what_is_no_segment() {
     let (made, _fd) = Segment::create(geometry()).unwrap();
-    let address = made.staging(0, 0);
+    let address = made.mailbox(0, 1);
     assert!(forked::holds(|| {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: without MAP_FIXED the address is a wish, and nothing is replaced.

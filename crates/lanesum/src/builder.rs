@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// The longest that a wait lasts where nobody says otherwise.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Bytes of one staging half where nobody says otherwise.
+/// Bytes of staging where nobody says otherwise.
 const STAGING: Bytes = Bytes::new(1 << 20);
 /// Bytes of one rank's arena where nobody says otherwise.
 const SHARED: Bytes = Bytes::new(4 << 20);
@@ -115,8 +115,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of one staging half (default 1 MiB; each rank has two): the longest message that goes in one
-    /// exchange. A multiple of 4096.
+    /// Bytes that a rank can post to its peers at once (default 1 MiB): on the host its mailboxes to all of them together,
+    /// on GPUs one half of a peer's region in its inbox. Longer messages take several exchanges. A multiple of 4096.
     pub fn staging(mut self, bytes: Bytes) -> Self {
         self.staging = bytes;
         self

@@ -232,7 +232,7 @@ impl Communicator {
         Ok(Issued::Done(Receipt::of(named, closed)))
     }
 
-    /// Allocates a zeroed buffer that peers can read in place. Local: ranks need not allocate alike.
+    /// Allocates a zeroed buffer in this rank's arena, which peers can read. Local: ranks need not allocate alike.
     ///
     /// # Errors
     /// [`Refused::ArenaFull`] with the free and the whole capacity.

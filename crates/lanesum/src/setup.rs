@@ -84,7 +84,7 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     let digest = plan.digest() ^ token;
     let geometry = Geometry::new(
         world.get(),
-        limits.staging.get(),
+        limits.mailbox(world).get(),
         limits.shared.get(),
         builder.first_epoch,
         digest,

@@ -2,7 +2,7 @@
 //!
 //! Any rank can compute the input of any other from a seed, so that each rank can ask the oracle for the result without
 //! a word from its peers. A handful of patterns is used in turn. Their number is odd and at least three: results of the
-//! last two calls, which the two halves of a rank's staging may still hold, are never those of the current one.
+//! last two calls, which the mailboxes may still hold, are never those of the current one.
 
 use lanesum::{bf16, f16};
 use lanesum_plan::{Operation, ReductionTree, WorldSize, oracle};

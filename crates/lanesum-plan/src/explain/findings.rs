@@ -20,18 +20,20 @@ impl Plan {
     fn host_findings(&self, request: &Request) -> Vec<Finding> {
         let mut findings = Vec::new();
         if let Ok(peers) = gates::company(self.world()) {
+            let mailbox = self.limits().mailbox(self.world());
             let fits = |gate, what: &str, chunk: Elements| {
-                let evidence = format!("{chunk} elements{what} fit {} of staging", self.limits().staging);
+                let evidence = format!("{what}{chunk} elements fit mailboxes of {mailbox}");
                 finding(gate, Answer::Yes, evidence)
             };
             findings.extend(
-                gates::one_shot_fit(self.limits(), request.dtype).map(|fit| fits(Gate::OneShotFit, "", fit.chunk())),
+                gates::one_shot_fit(self.limits(), request.dtype, peers)
+                    .map(|fit| fits(Gate::OneShotFit, "", fit.chunk())),
             );
             findings.extend(
                 gates::two_shot_fit(self.limits(), request.dtype, peers)
-                    .map(|fit| fits(Gate::TwoShotFit, " and the largest shard's result", fit.chunk())),
+                    .map(|fit| fits(Gate::TwoShotFit, "shards of ", fit.chunk())),
             );
-            findings.push(in_place_finding(request.buffers));
+            findings.push(self.in_place_finding(request.buffers));
         }
         findings.push(self.cores_finding());
         findings
@@ -83,6 +85,20 @@ impl Plan {
         }
     }
 
+    fn in_place_finding(&self, buffers: Buffers) -> Finding {
+        let in_place = gates::in_place(buffers, self.model());
+        let (answer, evidence) = match buffers {
+            Buffers::Shared if in_place => (Answer::Yes, "one shot reads shared buffers where they are"),
+            Buffers::Shared => (
+                Answer::No,
+                "shared buffers are copied to mailboxes, which is faster here than to read them where they are",
+            ),
+            Buffers::Private => (Answer::No, "private buffers are copied to mailboxes"),
+            Buffers::Device => (Answer::No, "buffers of GPUs are not read by the host"),
+        };
+        finding(Gate::InPlace, answer, evidence.to_owned())
+    }
+
     fn cores_finding(&self) -> Finding {
         let world = self.world();
         match self.model().cores() {
@@ -117,15 +133,6 @@ fn payload_finding(request: &Request) -> Finding {
         Some(_) => finding(Gate::Payload, Answer::Yes, format!("{} a rank", request.bytes())),
         None => finding(Gate::Payload, Answer::No, "zero elements".to_owned()),
     }
-}
-
-fn in_place_finding(buffers: Buffers) -> Finding {
-    let (answer, evidence) = match buffers {
-        Buffers::Shared => (Answer::Yes, "shared buffers are read where they are"),
-        Buffers::Private => (Answer::No, "private buffers are copied to staging"),
-        Buffers::Device => (Answer::No, "buffers of GPUs are not read by the host"),
-    };
-    finding(Gate::InPlace, answer, evidence.to_owned())
 }
 
 fn own_device_finding(gpus: &Gpus, link: Link) -> Finding {

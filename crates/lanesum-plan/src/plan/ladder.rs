@@ -58,11 +58,12 @@ impl Ladder {
     /// Everything that decides, and how messages are cut.
     pub(super) const fn digest(&self, digest: Digest) -> Digest {
         match self {
-            Ladder::OneShot(fit) => digest.word(1).word(fit.chunk().get()),
+            Ladder::OneShot(fit) => digest.word(1).word(fit.chunk().get()).word(fit.is_in_place() as u64),
             Ladder::TwoShot(fit) => digest.word(2).word(fit.chunk().get()),
             Ladder::Both { below, from, threshold } => digest
                 .word(3)
                 .word(below.chunk().get())
+                .word(below.is_in_place() as u64)
                 .word(from.chunk().get())
                 .word(threshold.get()),
         }
@@ -94,8 +95,9 @@ impl Compiler {
         let staging = PlanError::Staging {
             staging: self.limits.staging,
         };
-        let one = gates::one_shot_fit(self.limits, dtype).ok_or_else(|| staging.clone())?;
+        let one = gates::one_shot_fit(self.limits, dtype, self.peers).ok_or_else(|| staging.clone())?;
         let two = gates::two_shot_fit(self.limits, dtype, self.peers).ok_or(staging)?;
+        let one = one.in_place(gates::in_place(buffers, &self.model));
         let refused = |algorithm, refusal| Err(PlanError::Inadmissible { algorithm, refusal });
         match self.policy.algorithm {
             // A pin of an algorithm of GPUs leaves the host its choice.

@@ -92,7 +92,7 @@ proptest! {
             let two = two_shots(ranks, limits, dtype);
             let chunk = (two.chunk().get() as f64 * part) as u64;
             let line = LINE / dtype.size() as u64;
-            let room = limits.staging.get() - two.result_offset().get();
+            let room = limits.mailbox(world(ranks)).get();
             let mut next = 0;
             for rank in world(ranks).ranks() {
                 let shard = two.shard(chunk, rank);
@@ -102,8 +102,8 @@ proptest! {
                 next = shard.end;
             }
             prop_assert_eq!(next, chunk);
-            prop_assert_eq!(two.result_offset().get(), two.chunk().get() * dtype.size() as u64);
-            prop_assert_eq!(two.result_offset().get() % LINE, 0);
+            prop_assert_eq!(two.chunk().get() % line, 0);
+            prop_assert!(room > 0 && room * (ranks as u64 - 1) <= limits.staging.get());
         }
     }
 
@@ -124,7 +124,8 @@ proptest! {
             Algorithm::OneShotPull(one) => (one.chunk().get(), one.chunks()),
             Algorithm::TwoShotPull(two) => (two.chunk().get(), two.chunks()),
         };
-        prop_assert!(chunk > 0 && chunk * request.dtype.size() as u64 <= plan.limits().staging.get());
+        let mailboxes = plan.limits().mailbox(plan.world()).get() * plan.world().get() as u64;
+        prop_assert!(chunk > 0 && chunk * request.dtype.size() as u64 <= mailboxes);
         prop_assert!(u128::from(chunks) * u128::from(chunk) >= u128::from(elements));
         prop_assert!(u128::from(chunks - 1) * u128::from(chunk) < u128::from(elements));
     }
@@ -334,7 +335,7 @@ fn gates_tell_their_evidence() {
     let fit = finding(&plan(4, None), Gate::OneShotFit).unwrap();
     assert_eq!(
         (fit.answer, fit.evidence.as_str()),
-        (Answer::Yes, "262,144 elements fit 1 MiB of staging")
+        (Answer::Yes, "87,376 elements fit mailboxes of 349,504 B")
     );
 }
 
@@ -345,11 +346,11 @@ fn people_can_read_an_explanation() {
         .to_string();
     let expected = "\
 all_reduce of 0 bf16 (0 B) by sum over 2 ranks, private buffers
-  runs header_only on engine host, path shared_memory, 1 epoch, predicted 4.07 us
+  runs header_only on engine host, path shared_memory, 1 epoch, predicted 3.06 us
   order of combination 0+1
 algorithms
   alone          refused: it is for one rank, and there are 2
-  header_only    chosen, predicted 4.07 us
+  header_only    chosen, predicted 3.06 us
   one_shot_pull  refused: there is nothing to exchange
   two_shot_pull  refused: there is nothing to exchange
   one_shot_push  refused: it runs on engine cuda, which does not take private buffers
@@ -357,9 +358,9 @@ algorithms
 gates
   peers          yes      2 ranks
   payload        no       zero elements
-  one_shot_fit   yes      524,288 elements fit 1 MiB of staging
-  two_shot_fit   yes      349,504 elements and the largest shard's result fit 1 MiB of staging
-  in_place       no       private buffers are copied to staging
+  one_shot_fit   yes      524,288 elements fit mailboxes of 1 MiB
+  two_shot_fit   yes      shards of 1,048,576 elements fit mailboxes of 1 MiB
+  in_place       no       private buffers are copied to mailboxes
   cores          no       2 ranks share 1 processor; work is divided and waits hand cores over
 ";
     assert!(text.contains("two shots from"), "{text}");

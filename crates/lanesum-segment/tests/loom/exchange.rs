@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lanesum_segment::{
-    Announcement, Epoch, Geometry, Lost, Member, Pace, Phase, Record, RecordKind, Segment, Tally, Trouble, WaitContext,
+    Announcement, Epoch, Geometry, Lost, Member, Pace, Phase, Record, RecordKind, Segment, Tally, Trouble, Turns,
+    WaitContext,
 };
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
@@ -24,6 +25,11 @@ pub const WARY: Pace = Pace {
 };
 /// Sleeps at each poll.
 pub const DROWSY: Pace = Pace { spins: 0, yields: 0 };
+
+/// Bytes that a word stands for: a block of a mailbox, so that each has a turn of its own.
+const BLOCK: usize = 64;
+/// Bytes of a mailbox.
+const MAILBOX: u64 = 4 * BLOCK as u64;
 
 /// Words of memory that one rank writes and others read.
 struct Cells(Vec<UnsafeCell<u64>>);
@@ -53,12 +59,12 @@ impl Cells {
     }
 }
 
-/// What the ranks share. A staging half has a word for each shard and one for the owner's sum, an arena
-/// two buffers of a word for each shard.
+/// What the ranks share. A mailbox has a word for each shard, an arena two buffers of a word for each shard.
 pub struct Job {
     pub segment: Arc<Segment>,
     world: usize,
-    staging: Vec<[Cells; 2]>,
+    /// From each rank to each, its own too, which nobody uses.
+    mailboxes: Vec<Vec<Cells>>,
     arenas: Vec<[Cells; 2]>,
     /// A word of a shared buffer of rank 0 which that rank overwrites although a peer may read it.
     pub exposed: AtomicU64,
@@ -68,7 +74,7 @@ pub struct Job {
 
 impl Job {
     fn new(world: usize, first_epoch: u64) -> Self {
-        let geometry = Geometry::new(world, 4096, 4096, first_epoch, 0).unwrap();
+        let geometry = Geometry::new(world, MAILBOX, 4096, first_epoch, 0).unwrap();
         let pairs = |words: usize| {
             (0..world)
                 .map(|_| [Cells::new(words), Cells::new(words)])
@@ -77,7 +83,9 @@ impl Job {
         Self {
             segment: Arc::new(Segment::for_loom(geometry)),
             world,
-            staging: pairs(world + 1),
+            mailboxes: (0..world)
+                .map(|_| (0..world).map(|_| Cells::new(world)).collect())
+                .collect(),
             arenas: pairs(world),
             exposed: AtomicU64::new(0),
             lost: Lost::default(),
@@ -91,6 +99,7 @@ pub struct Rank {
     pub member: Member,
     pub index: usize,
     pub epoch: Epoch,
+    turns: Turns,
     pace: Pace,
     tally: Tally,
 }
@@ -115,6 +124,7 @@ pub fn model(first_epoch: u64, preemptions: usize, pace: Pace, ranks: &'static [
             job: Arc::clone(&job),
             index,
             epoch: Epoch::new(first_epoch),
+            turns: Turns::new(MAILBOX),
             pace,
             tally: Tally::default(),
         };
@@ -148,8 +158,30 @@ impl Rank {
         }
     }
 
-    fn staging(&self, rank: usize) -> &Cells {
-        &self.job.staging[rank][self.epoch.half()]
+    /// The places of the first words of what this rank writes for a peer, or reads of what the peer wrote.
+    fn places(&self, peer: usize, words: usize, incoming: bool) -> Vec<(&Cells, usize)> {
+        let mut places = Vec::new();
+        for run in self.turns.runs(words * BLOCK) {
+            let (from, to) = match incoming {
+                true => run.incoming(self.index, peer),
+                false => run.outgoing(self.index, peer),
+            };
+            let words = run.bytes.start / BLOCK..run.bytes.end / BLOCK;
+            places.extend(words.map(|word| (&self.job.mailboxes[from][to], word)));
+        }
+        places
+    }
+
+    fn outgoing(&self, peer: usize, words: usize) -> Vec<(&Cells, usize)> {
+        self.places(peer, words, false)
+    }
+
+    fn incoming(&self, peer: usize, words: usize) -> Vec<(&Cells, usize)> {
+        self.places(peer, words, true)
+    }
+
+    fn pass(&mut self, words: usize) {
+        self.turns = self.turns.passed(words * BLOCK);
     }
 
     fn sum(&self, shard: usize) -> u64 {
@@ -220,57 +252,64 @@ impl Rank {
         self.try_header_only().unwrap();
     }
 
-    /// Every rank reads the whole staging half of every rank, the words where two shots keep sums too.
-    pub fn try_one_shot(&mut self) -> Result<(), Trouble> {
-        for shard in 0..=self.job.world {
-            self.staging(self.index)
-                .write(shard, word(self.index, self.epoch, shard));
-        }
-        self.announce(2, 0);
-        self.headers(2)?;
-        for rank in 0..self.job.world {
-            for shard in 0..=self.job.world {
-                assert_eq!(self.staging(rank).read(shard), word(rank, self.epoch, shard));
+    /// Every rank reads all that every peer wrote for it, and they change places.
+    fn one_shot_of(&mut self, words: usize) {
+        let peers: Vec<usize> = self.member.peers().iter().collect();
+        for &peer in &peers {
+            for (shard, (mailbox, place)) in self.outgoing(peer, words).into_iter().enumerate() {
+                mailbox.write(place, word(self.index, self.epoch, shard));
             }
         }
+        self.announce(2, 0);
+        self.headers(2).unwrap();
+        for &peer in &peers {
+            for (shard, (mailbox, place)) in self.incoming(peer, words).into_iter().enumerate() {
+                assert_eq!(mailbox.read(place), word(peer, self.epoch, shard));
+            }
+        }
+        self.pass(words);
         self.finish();
-        Ok(())
     }
 
     pub fn one_shot(&mut self) {
-        self.try_one_shot().unwrap();
+        self.one_shot_of(self.job.world);
     }
 
-    /// Every rank sums its shard into its own staging half, and copies the others' sums.
+    /// Leaves the other words of the mailboxes with the turns that they had.
+    pub fn short_one_shot(&mut self) {
+        self.one_shot_of(1);
+    }
+
+    /// Every owner sums its shard and answers where the inputs were; they keep their places.
     pub fn try_two_shot(&mut self) -> Result<(), Trouble> {
-        for shard in 0..self.job.world {
-            self.staging(self.index)
-                .write(shard, word(self.index, self.epoch, shard));
+        let peers: Vec<usize> = self.member.peers().iter().collect();
+        for &peer in &peers {
+            let (mailbox, place) = self.outgoing(peer, 1)[0];
+            mailbox.write(place, word(self.index, self.epoch, peer));
         }
         self.announce(3, 0);
         self.headers(3)?;
-        let parts = (0..self.job.world).map(|rank| self.staging(rank).read(self.index));
-        self.post_sum(parts.fold(0, u64::wrapping_add));
-        self.copy_sums()?;
+        let mut sum = word(self.index, self.epoch, self.index);
+        for &peer in &peers {
+            let (mailbox, place) = self.incoming(peer, 1)[0];
+            sum = sum.wrapping_add(mailbox.read(place));
+        }
+        for &peer in &peers {
+            let (mailbox, place) = self.incoming(peer, 1)[0];
+            mailbox.write(place, sum);
+        }
+        self.member.post_result(self.epoch);
+        self.member.await_results(self.epoch, || self.context())?;
+        for &owner in &peers {
+            let (mailbox, place) = self.outgoing(owner, 1)[0];
+            assert_eq!(mailbox.read(place), self.sum(owner));
+        }
         self.finish();
         Ok(())
     }
 
     pub fn two_shot(&mut self) {
         self.try_two_shot().unwrap();
-    }
-
-    fn post_sum(&self, sum: u64) {
-        self.staging(self.index).write(self.job.world, sum);
-        self.member.post_result(self.epoch);
-    }
-
-    fn copy_sums(&self) -> Result<(), Trouble> {
-        self.member.await_results(self.epoch, || self.context())?;
-        for owner in 0..self.job.world {
-            assert_eq!(self.staging(owner).read(self.job.world), self.sum(owner));
-        }
-        Ok(())
     }
 
     /// Which of its two shared buffers a rank gives to this call. Ranks differ, so that a wrong offset
@@ -295,33 +334,25 @@ impl Rank {
         value
     }
 
-    /// Buffers are read in place, and overwritten as soon as the call has returned.
+    /// Buffers are read in place, and overwritten as soon as the call has returned. The sum waits where this rank may
+    /// write, and nobody else reads.
     pub fn shared_one_shot(&mut self) {
         self.fill_shared();
         self.announce(4, self.buffer() as u64);
         self.headers(4).unwrap();
+        let mut sum = 0u64;
         for rank in 0..self.job.world {
             for shard in 0..self.job.world {
-                self.shared(rank, shard);
+                sum = sum.wrapping_add(self.shared(rank, shard));
             }
         }
+        let first = self.member.peers().iter().next().unwrap();
+        let (scratch, place) = self.outgoing(first, 1)[0];
+        scratch.write(place, sum);
         self.member.confirm_reads().unwrap();
         self.member.post_closing(self.epoch);
         self.member.await_closings(self.epoch, || self.context()).unwrap();
-        self.overwrite_shared();
-        self.finish();
-    }
-
-    /// Owners read shards in place; no closing word: all results are there, so nobody reads inputs any more.
-    pub fn shared_two_shot(&mut self) {
-        self.fill_shared();
-        self.announce(5, self.buffer() as u64);
-        self.headers(5).unwrap();
-        let parts = (0..self.job.world).map(|rank| self.shared(rank, self.index));
-        let sum = parts.fold(0, u64::wrapping_add);
-        self.member.confirm_reads().unwrap();
-        self.post_sum(sum);
-        self.copy_sums().unwrap();
+        assert_eq!(scratch.read(place), sum);
         self.overwrite_shared();
         self.finish();
     }
