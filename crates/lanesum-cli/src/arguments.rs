@@ -6,15 +6,17 @@ use std::ffi::OsString;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, PathChoice, WORLD_MAX};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Operation, PathChoice, WORLD_MAX};
 
 use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
+pub use reduce::Reduce;
 
 mod bench;
+mod reduce;
 
-/// Sums tensors over the processes of one host: check it, time it, start ranks
+/// Sums tensors over the processes of one host: check it, time it, sum files, start ranks
 #[derive(Debug, Parser)]
 #[command(name = "lanesum", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -28,6 +30,7 @@ Examples:
   lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
   lanesum selftest                           does everything work on this machine?
   lanesum bench --engine cuda                what a sum costs on GPUs, beside its floor and its peers
+  lanesum reduce a.safetensors b.safetensors -o sum.safetensors
   lanesum launch -n 4 -- ./my-program --its-own-flags";
 
 impl Command {
@@ -38,11 +41,13 @@ impl Command {
             Self::VerifyCycle(arguments) => document(arguments.json),
             Self::Bench(arguments) if arguments.json => Reader::Lines,
             Self::Selftest(arguments) => document(arguments.json),
+            Self::Reduce(arguments) => document(arguments.json),
             Self::BenchLaunch => Reader::Document,
             Self::Bench(_)
             | Self::Launch(_)
             | Self::Rank(_)
             | Self::BenchRank(_)
+            | Self::ReduceRank(_)
             | Self::SelftestRank
             | Self::ExecRank(_) => Reader::People,
         }
@@ -61,6 +66,9 @@ pub enum Command {
     /// Run the conformance cases on this machine, in under a minute
     #[command(after_help = SELFTEST_EXAMPLES)]
     Selftest(Selftest),
+    /// Sum the tensors of safetensors files into one, of any length, with a rank process a file
+    #[command(after_help = reduce::EXAMPLES)]
+    Reduce(Reduce),
     /// Start N ranks of any program, tell their output apart, end all when one fails
     #[command(after_help = LAUNCH_EXAMPLES)]
     Launch(Launch),
@@ -70,6 +78,9 @@ pub enum Command {
     /// One rank of a bench
     #[command(hide = true)]
     BenchRank(Assigned),
+    /// One rank of a sum of files
+    #[command(hide = true)]
+    ReduceRank(Assigned),
     /// One rank of a conformance run
     #[command(hide = true)]
     SelftestRank,
@@ -304,6 +315,10 @@ fn engines() -> impl TypedValueParser<Value = EngineChoice> {
 
 fn dtypes() -> impl TypedValueParser<Value = Dtype> {
     PossibleValuesParser::new(Dtype::ALL.map(Dtype::name)).try_map(|word| word.parse::<Dtype>())
+}
+
+fn operations() -> impl TypedValueParser<Value = Operation> {
+    PossibleValuesParser::new(Operation::ALL.map(Operation::name)).try_map(|word| word.parse::<Operation>())
 }
 
 fn buffers() -> impl TypedValueParser<Value = Buffers> {

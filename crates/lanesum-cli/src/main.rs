@@ -11,6 +11,7 @@ mod errors;
 mod launch;
 mod progress;
 mod ranks;
+mod reduce;
 mod selftest;
 mod spawn;
 mod verify_cycle;
@@ -33,10 +34,12 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Launch(arguments) => launch::run(arguments),
+        Command::Reduce(arguments) => reduce::run(arguments),
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
         Command::BenchRank(arguments) => return bench::rank::run(&arguments.assignment),
+        Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
         Command::SelftestRank => return selftest::run_rank(),
     };
     match outcome {

@@ -6,6 +6,8 @@
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lanesum::{Captured, Communicator, FaultKind, Issued, Receipt};
@@ -41,6 +43,14 @@ pub enum RankError {
         what: &'static str,
         /// The refusal.
         source: io::Error,
+    },
+    /// What this rank was given cannot be worked with, or not any more.
+    #[error("{cause}")]
+    Refused {
+        /// What is wrong.
+        cause: String,
+        /// What to do.
+        hint: Option<String>,
     },
     /// The library refused or failed.
     #[error(transparent)]
@@ -78,6 +88,9 @@ impl RankError {
             failed_ranks: Vec::new(),
             waited_ms: None,
         };
+        if let Self::Refused { hint, .. } = self {
+            failure.hint.clone_from(hint);
+        }
         if let Self::Lanesum(error) = self {
             failure.hint = error.hint();
             failure.failed_ranks = error.failed_ranks().into_iter().map(|rank| rank.index()).collect();
@@ -139,6 +152,26 @@ pub fn consult<T: Number>(
     patterns
         .iter_mut()
         .try_for_each(|patterns| patterns.consult(tree, world, &mut alive))
+}
+
+/// Does what may take long and says nothing itself, with signs of life meanwhile.
+pub fn audibly<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, RankError> {
+    let (sender, done) = channel();
+    thread::scope(|scope| {
+        let worker = move || sender.send(work());
+        let started = thread::Builder::new().spawn_scoped(scope, worker);
+        started.map_err(|source| RankError::System {
+            what: "start a thread",
+            source,
+        })?;
+        loop {
+            match done.recv_timeout(SELDOM) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => say(&Message::<()>::Preparing)?,
+                Err(RecvTimeoutError::Disconnected) => return Err(RankError::Orphaned),
+            }
+        }
+    })
 }
 
 /// Waits until all are ready.
