@@ -34,18 +34,20 @@ pub struct Reduce {
 pub const EXAMPLES: &str = "\
 Examples:
   lanesum reduce a.safetensors b.safetensors -o sum.safetensors
-  lanesum reduce shard-*.safetensors -o sum.safetensors --force --json
+  lanesum reduce rank-*.safetensors -o sum.safetensors --force --json
   lanesum reduce a.safetensors b.safetensors --op max -o largest.safetensors
 
-Tensors of the same name are summed, F32, F16 and BF16: in f32, in the order that the report prints, rounded once.
-All files have the same names, shapes and dtypes, in whatever order; else nothing is written, and the first difference is told.
-The sum has the header of the first file, byte for byte: its order, its offsets and its __metadata__. What other files have there
-is not looked at.
-Files may be larger than memory: each rank, one a file, holds some MiB of its file at a time.
+Tensors of the same name are summed, F32, F16 and BF16: in f32, in the order that the report prints,
+and rounded once. All files have the same names, shapes and dtypes, in whatever order; else nothing
+is written, and the first difference is told.
+Files may be longer than memory: each rank, one a file, holds some MiB of its file at a time.
 
-The sum is written to a file `.lanesum-*.part` beside the output, which gets its name when all of it is on disk. A run that fails or
-is interrupted removes it; only one that is killed by SIGKILL leaves it behind. An input that changes meanwhile is an error.
+The sum has the first file's header, byte for byte: its order, offsets and __metadata__.
+What other files have as __metadata__ may differ, and is not kept.
+It is written to a file `.lanesum-*.part` beside the output and gets its name when all of it is on
+disk. A run that fails or is interrupted removes that file; one that SIGKILL ends leaves it behind.
+An input that changes meanwhile is an error.
 
 GB/s are bytes read of all files, by the time of the whole run.
-Exit code: 0 if the sum is there; 2 for bad arguments, an output that exists or is an input among them; 1 if files cannot be summed or
-the run failed; 128 + the number of a signal.";
+Exit code: 0 if the sum is there; 2 for bad arguments, such as an output that exists or is an input;
+1 if the files cannot be summed or the run failed; 128 + the number of a signal.";

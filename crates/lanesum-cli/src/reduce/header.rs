@@ -215,6 +215,7 @@ impl Header {
         let entries: Entries = serde_json::from_slice(json).map_err(|cause| HeaderFault::Json {
             cause: clipped(&cause.to_string()),
         })?;
+        check_names(&entries)?;
         let tensors = entries
             .0
             .into_iter()
@@ -224,7 +225,6 @@ impl Header {
         let mut by_name: Vec<usize> = (0..tensors.len()).collect();
         by_name.sort_by_key(|&place| tensors.get(place).map(|tensor| &tensor.name));
         let header = Self { tensors, by_name, data };
-        header.check_names()?;
         header.check_cover(file - data)?;
         Ok(header)
     }
@@ -234,19 +234,6 @@ impl Header {
         let at = |&place: &usize| self.tensors.get(place).map(|tensor| tensor.name.as_str());
         let found = self.by_name.binary_search_by(|place| at(place).cmp(&Some(name))).ok()?;
         self.tensors.get(*self.by_name.get(found)?)
-    }
-
-    fn check_names(&self) -> Result<(), HeaderFault> {
-        let names = self.by_name.iter().filter_map(|&place| self.tensors.get(place));
-        let mut former: Option<&Tensor> = None;
-        for tensor in names {
-            if former.is_some_and(|former| former.name == tensor.name) {
-                let tensor = tensor.name.clone();
-                return Err(HeaderFault::Twice { tensor });
-            }
-            former = Some(tensor);
-        }
-        Ok(())
     }
 
     /// Each byte of the data is one tensor's.
@@ -274,6 +261,17 @@ impl Header {
             end if end < data => Err(HeaderFault::Hole { from: end, to: data }),
             _ => Ok(()),
         }
+    }
+}
+
+fn check_names(entries: &Entries) -> Result<(), HeaderFault> {
+    let mut names: Vec<&str> = entries.0.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+        Some((tensor, _)) => Err(HeaderFault::Twice {
+            tensor: (*tensor).to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 

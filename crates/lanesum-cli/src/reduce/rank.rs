@@ -25,6 +25,9 @@ use crate::ranks::speech::{self, Pace, RankError};
 /// its write.
 pub const WINDOW: usize = 2 << 20;
 
+// The format's elements are little-endian, and are summed as they lie.
+const _: () = assert!(cfg!(target_endian = "little"));
+
 /// Does what the parent asks for.
 pub fn run(assignment: &str) -> ExitCode {
     speech::run(|| work(&serde_json::from_str(assignment)?))
@@ -69,9 +72,9 @@ impl<'a> Job<'a> {
     /// Reads the headers again rather than being told: those of large models are longer than an argument may be.
     fn open(assignment: &'a Assignment) -> Result<Self, RankError> {
         let (first, own) = (Path::new(&assignment.first), Path::new(&assignment.own));
-        let of_first = Input::open(first)?;
+        let of_first = Input::open(first)?.header;
         let of_own = Input::open(own)?;
-        let spans = spans(&of_first.header, &of_own.header).map_err(|difference| FileError::Differ {
+        let spans = spans(&of_first, &of_own.header).map_err(|difference| FileError::Differ {
             first: first.to_owned(),
             second: own.to_owned(),
             difference,
@@ -86,7 +89,7 @@ impl<'a> Job<'a> {
             input: of_own.file,
             output,
             spans,
-            data: of_first.header.data,
+            data: of_first.data,
         })
     }
 

@@ -5,5 +5,6 @@ mod bench;
 mod common;
 mod cuda;
 mod launch;
+mod reduce;
 mod selftest;
 mod verify_cycle;
