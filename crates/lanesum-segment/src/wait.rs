@@ -21,7 +21,7 @@ use crate::sync::{self, AtomicU32};
 
 const CLOCK_EVERY: u32 = 16;
 const NAP_MIN: Duration = Duration::from_micros(50);
-const NAP_MAX: Duration = Duration::from_millis(1);
+const NAP_MAX: Duration = Duration::from_millis(4);
 
 /// How long a rank spins and yields before it sleeps. A rank may choose it alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
