@@ -82,9 +82,6 @@ impl XtaskError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            XtaskError::CannotStart { command, .. } if command.starts_with("mpi") => {
-                "install OpenMPI with its compiler wrapper (Debian: openmpi-bin and libopenmpi-dev)"
-            }
             XtaskError::Stale { .. } => "run `cargo xtask docs` and commit what it writes",
             XtaskError::Late { .. } => "a wait without a deadline is a bug here: look for the test that hangs",
             XtaskError::NothingRun { .. } => "a moved or renamed test must be named again in xtask/src/test",

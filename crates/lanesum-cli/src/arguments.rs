@@ -2,6 +2,7 @@
 //! made of them; everything else is checked here, so that the message names the flag.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -48,6 +49,7 @@ impl Command {
             | Self::Rank(_)
             | Self::BenchRank(_)
             | Self::ReduceRank(_)
+            | Self::BenchHostRank(_)
             | Self::SelftestRank
             | Self::ExecRank(_) => Reader::People,
         }
@@ -81,6 +83,9 @@ pub enum Command {
     /// One rank of a sum of files
     #[command(hide = true)]
     ReduceRank(Assigned),
+    /// One rank of a bench of the host
+    #[command(hide = true)]
+    BenchHostRank(HostRank),
     /// One rank of a conformance run
     #[command(hide = true)]
     SelftestRank,
@@ -287,6 +292,20 @@ pub struct Launch {
 pub struct Assigned {
     /// What this rank does.
     pub assignment: String,
+}
+
+/// `lanesum bench-host-rank`
+#[derive(Debug, Args)]
+pub struct HostRank {
+    /// What this rank does, in JSON.
+    pub assignment: String,
+    /// Where the pipes of orders are.
+    pub folder: PathBuf,
+    /// The CPU of each rank, or `-`.
+    #[arg(allow_hyphen_values = true)]
+    pub cpus: String,
+    /// The bound of an order, which ours keep by the deadline of their waits.
+    pub seconds: u64,
 }
 
 /// `lanesum exec-rank`

@@ -38,8 +38,9 @@ fn main() -> ExitCode {
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
-        Command::BenchRank(arguments) => return bench::rank::run(&arguments.assignment),
         Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
+        Command::BenchRank(arguments) => return bench::gpu::rank::run(&arguments.assignment),
+        Command::BenchHostRank(arguments) => return bench::host::rank::run(arguments),
         Command::SelftestRank => return selftest::run_rank(),
     };
     match outcome {

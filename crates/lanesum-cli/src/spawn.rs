@@ -130,10 +130,7 @@ pub struct Identity<'a> {
 impl Identity<'_> {
     /// Sets the variables of this rank and removes the ranks and sizes of other launchers, which would contradict them.
     pub fn dress(&self, command: &mut Command) {
-        let places = lanesum::environment::VARIABLES.iter().map(|variable| variable.name);
-        for place in places.filter(|name| name.ends_with("RANK") || name.ends_with("SIZE")) {
-            command.env_remove(place);
-        }
+        without_identity(command);
         command
             .env("RANK", self.rank.to_string())
             .env("WORLD_SIZE", self.world.to_string())
@@ -142,6 +139,14 @@ impl Identity<'_> {
         if let Some(deadline) = self.deadline {
             command.env("LANESUM_DEADLINE_MS", deadline.as_millis().to_string());
         }
+    }
+}
+
+/// Removes the ranks and sizes that some launcher gave this process.
+pub fn without_identity(command: &mut Command) {
+    let places = lanesum::environment::VARIABLES.iter().map(|variable| variable.name);
+    for place in places.filter(|name| name.ends_with("RANK") || name.ends_with("SIZE")) {
+        command.env_remove(place);
     }
 }
 

@@ -1,18 +1,11 @@
-//! `cargo xtask bench`: what lanesum reaches, against its peers in the same run.
+//! `cargo xtask bench`: what parts of lanesum cost. What a sum costs beside its peers is for `lanesum bench`.
 //!
-//! Rules for every bench: answers are checked before anything is timed; engines alternate, since
-//! the machine drifts; the state of the machine is measured around each point and only points of one
-//! state are compared; a record names the command, the machine and the commit.
-//!
-//! A bench is a folder or file here with a function that gives a [`record::Record`]; what is printed
+//! A record names the command, the machine and the commit. A bench is a folder or file here with a function that gives a [`record::Record`]; what is printed
 //! and kept is the same for all.
 
 pub mod machine;
-mod openmpi;
 mod overhead;
 pub mod record;
-mod round_trip;
-mod statistics;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,8 +33,6 @@ pub struct Arguments {
 enum Bench {
     /// What a call costs besides its payload: checks, decision, digest, header, receipt
     Overhead,
-    /// One all-reduce on pinned ranks: lanesum, and OpenMPI over vader and over UCX
-    Openmpi(openmpi::Arguments),
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, XtaskError> {
@@ -51,7 +42,6 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Xta
     }
     let record = match &arguments.bench {
         Bench::Overhead => overhead::run(workspace, !arguments.json)?,
-        Bench::Openmpi(bench) => openmpi::run(workspace, bench, !arguments.json)?,
     };
     if let Some(file) = &arguments.record {
         record.keep(workspace, file)?;

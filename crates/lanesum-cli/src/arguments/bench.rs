@@ -7,39 +7,43 @@ use lanesum::EngineChoice;
 use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice, WORLD_MAX};
 
 use super::{Mode, algorithms, dtypes, engines, paths};
-use crate::bench::peers::NAMES;
+use crate::bench::{gpu, host};
 
 /// `lanesum bench`
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// How many ranks, or several numbers of them [default: the GPUs, but 2 to 8]
+    /// How many ranks, or several numbers of them [default: the GPUs or, on the host, the CPUs that this process may use, but 2 to 8]
     #[arg(long, short = 'n', value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..=WORLD_MAX as i64))]
     pub ranks: Vec<u8>,
-    /// Bytes that each rank brings to a sum, such as 8KiB or 43008
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size, default_value = "8KiB,14KiB,42KiB,128KiB,256KiB,1MiB")]
+    /// Bytes that each rank brings to a sum, such as 8KiB or 43008 [default: 1KiB,8KiB,42KiB,256KiB,1MiB,16MiB; on GPUs 8KiB,14KiB,42KiB,
+    /// 128KiB,256KiB,1MiB]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
     pub sizes: Vec<u64>,
-    /// Type of an element
-    #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
-    pub dtype: Dtype,
-    /// Which engine to time; the host is not among them yet
+    /// Type of an element; on the host several too [default: f32; on GPUs bf16]
+    #[arg(long, value_name = "DTYPE,...", value_delimiter = ',', value_parser = dtypes())]
+    pub dtype: Vec<Dtype>,
+    /// Which engine to time: GPUs if there are any, the host, or GPUs
     #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
     pub engine: EngineChoice,
     /// Let the plan decide, or insist on one algorithm
     #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
     pub algorithm: AlgorithmChoice,
-    /// Peer access where it works and pinned host memory where not, or insist on one of the two
+    /// On GPUs: peer access where it works and pinned host memory where not, or insist on one of the two
     #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
     pub path: PathChoice,
     /// How calls are made; both ways if neither is named.
     #[command(flatten)]
     pub mode: Mode,
-    /// Other people's all-reduces: all that PYTHON has, none, or those named of flashinfer_pcie_ipc, flashinfer_pcie_ipc_tuned,
-    /// flashinfer_vllm, flashinfer_trtllm, torch_symm_mem, nccl
+    /// Other people's all-reduces: all that are found, none, or those named: on the host of openmpi, openmpi_ucx, mpich, impi, oneccl,
+    /// gloo; on GPUs of flashinfer_pcie_ipc, flashinfer_pcie_ipc_tuned, flashinfer_vllm, flashinfer_trtllm, torch_symm_mem, nccl
     #[arg(long, value_name = "auto|none|LIST", default_value = "auto", value_parser = peers)]
     pub peers: PeerChoice,
-    /// The Python that has them
+    /// The Python that has PyTorch: the peers of GPUs, and gloo
     #[arg(long, value_name = "PATH", default_value = "python3")]
     pub python: PathBuf,
+    /// On the host: where peers lie that the machine itself does not have, as `cargo xtask peers` installs them [default: target/peers]
+    #[arg(long, value_name = "DIR")]
+    pub peers_dir: Option<PathBuf>,
     /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub deadline_ms: Option<u64>,
@@ -49,10 +53,14 @@ pub struct Bench {
     /// Also write everything into this file, as one JSON document with command, machine and commit, as soon as it is known
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Timed replays of each graph [default: 100, or fewer where that would take minutes]
+    /// On the host: how often each size of each engine has its turn [default: 9]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: Option<u32>,
+    /// On GPUs: timed replays of each graph [default: 100, or fewer where that would take minutes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub replays: Option<u32>,
-    /// Calls of a graph, each with an output of its own [default: 122, or fewer where that would take minutes or 128 MiB]
+    /// On GPUs: calls of a graph, each with an output of its own [default: 122, or fewer where that would take minutes or 128 MiB]; on the
+    /// host: timed calls of a turn [default: as many as take a tenth of a second]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub calls: Option<u32>,
     /// The commit that is measured, where git cannot tell.
@@ -71,11 +79,21 @@ pub enum PeerChoice {
     Named(Vec<&'static str>),
 }
 
+/// Of every peer.
+fn names() -> impl Iterator<Item = &'static str> {
+    host::peers::NAMES.into_iter().chain(gpu::peers::NAMES)
+}
+
 fn peers(text: &str) -> Result<PeerChoice, String> {
     let known = |word: &str| {
-        let name = NAMES.iter().find(|name| **name == word);
-        name.copied()
-            .ok_or_else(|| format!("{word:?} is no peer; there are auto, none, {}", NAMES.join(", ")))
+        let name = names().find(|name| *name == word);
+        name.ok_or_else(|| {
+            format!(
+                "{word:?} is no peer; there are auto, none, on the host {}, and on GPUs {}",
+                host::peers::NAMES.join(", "),
+                gpu::peers::NAMES.join(", ")
+            )
+        })
     };
     match text {
         "auto" => Ok(PeerChoice::Auto),
@@ -128,7 +146,7 @@ mod tests {
         let bench = command.find_subcommand_mut("bench").expect("is there");
         let help = bench.render_long_help().to_string();
         let words: Vec<&str> = help.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
-        for name in NAMES {
+        for name in names() {
             assert!(words.contains(&name), "{name}: {help}");
         }
     }
@@ -136,7 +154,10 @@ mod tests {
     #[test]
     fn a_bench_takes_lists_of_ranks_sizes_and_peers() {
         let parsed = bench(&[]).expect("needs nothing");
-        assert_eq!(parsed.sizes, [8192, 14_336, 43_008, 131_072, 262_144, 1 << 20]);
+        assert!(
+            parsed.sizes.is_empty() && parsed.dtype.is_empty(),
+            "each bench has its own"
+        );
         assert_eq!(
             (parsed.peers, parsed.mode.named(), parsed.calls),
             (PeerChoice::Auto, None, None)
@@ -145,11 +166,13 @@ mod tests {
             "--ranks=2,4,8",
             "--sizes=8KiB,43008,1MiB,6 B",
             "--peers=flashinfer_vllm,nccl",
+            "--dtype=f32,bf16",
             "--eager",
         ];
         let parsed = bench(&words).expect("makes sense");
         assert_eq!(parsed.ranks, [2, 4, 8]);
         assert_eq!(parsed.sizes, [8192, 43_008, 1 << 20, 6]);
+        assert_eq!(parsed.dtype, [Dtype::F32, Dtype::Bf16]);
         assert_eq!(parsed.peers, PeerChoice::Named(vec!["flashinfer_vllm", "nccl"]));
         assert_eq!(parsed.mode.named(), Some("--eager"));
         for words in [
@@ -162,6 +185,7 @@ mod tests {
             "--peers=mpi",
             "--peers=nccl,",
             "--replays=0",
+            "--rounds=0",
         ] {
             assert!(bench(&[words]).is_err(), "{words}");
         }

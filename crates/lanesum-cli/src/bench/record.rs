@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::row::{Found, without_folders};
 use crate::errors::CliError;
 
 /// How far the bench is.
@@ -47,25 +46,52 @@ pub fn keep(file: &Path, document: &Value) -> Result<(), CliError> {
     })
 }
 
-/// Everything that was found, with what it is of.
-pub fn document(found: &[Found], commit: Option<&str>, state: &State) -> Value {
+/// What was found, with the command, the date, the commit and the machine that it is of. `more` of the machine and the findings are
+/// objects; keys are sorted.
+pub fn document(commit: Option<&str>, state: &State, more: Value, findings: Value) -> Value {
     let words = again(std::env::args().skip(1));
-    let rows: Vec<_> = found.iter().flat_map(|found| &found.rows).collect();
-    let missing: Vec<_> = found.iter().flat_map(|found| &found.missing).collect();
-    json!({
+    let head = json!({
         "command": format!("lanesum {}", words.join(" ")),
         "commit": commit,
         "complete": *state == State::Complete,
-        "date": date(SystemTime::now()),
+        "date": today(),
         "error": match state {
             State::Failed(error) => Some(without_folders(error)),
             State::Open | State::Complete => None,
         },
-        "machine": machine(found),
-        "settings": settings(found),
-        "rows": rows,
-        "missing": missing,
+        "machine": joined(machine(), more),
+    });
+    joined(head, findings)
+}
+
+/// The keys of both objects.
+fn joined(mut one: Value, other: Value) -> Value {
+    if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
+        one.extend(other);
+    }
+    one
+}
+
+/// What every bench ran on.
+pub fn machine() -> Value {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    json!({
+        "cores": std::thread::available_parallelism().ok(),
+        "cpu_model": cpu_model(),
+        "kernel": kernel.map(|release| release.trim().to_owned()),
     })
+}
+
+/// As the system names it.
+pub fn cpu_model() -> Option<String> {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    model.map(|model| model.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+/// Today's date in UTC, as `2026-11-29`.
+pub fn today() -> String {
+    date(SystemTime::now())
 }
 
 /// The arguments that find out the same: without where it is kept and what it is of, and without a place of this machine.
@@ -98,56 +124,6 @@ fn again(words: impl Iterator<Item = String>) -> Vec<String> {
 const PYTHON: &str = "--python";
 const TAKES_A_PLACE: [&str; 3] = ["--record", "--commit", PYTHON];
 
-/// Whether the pipe is there to which the driver of a process would turn.
-fn mps_listens() -> bool {
-    let folder = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| "/tmp/nvidia-mps".into());
-    Path::new(&folder).join("control").exists()
-}
-
-fn settings(found: &[Found]) -> Vec<String> {
-    let mut settings = vec![
-        "ranks meet before each replay, and the slowest rank of each counts".to_owned(),
-        "device events around a replay that follows another one, so that all ranks begin it together".to_owned(),
-        "every call of a replay has an output of its own, compared with the reference before and after the timing"
-            .to_owned(),
-    ];
-    if found.iter().any(|found| found.gpus.shared()) {
-        let mps = if mps_listens() {
-            ", and a CUDA MPS daemon listens"
-        } else {
-            ", and no CUDA MPS daemon listens"
-        };
-        settings.push(format!("ranks share GPUs{mps}"));
-    }
-    settings
-}
-
-fn machine(found: &[Found]) -> Value {
-    let mut gpus: Vec<(&str, &str)> = found
-        .iter()
-        .flat_map(|found| &found.gpus.ranks)
-        .map(|gpu| (gpu.pci_bus_id.as_str(), gpu.name.as_str()))
-        .collect();
-    gpus.sort_unstable();
-    gpus.dedup();
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    json!({
-        "cores": std::thread::available_parallelism().ok(),
-        "cpu_model": model.map(|model| model.trim_start_matches([' ', '\t', ':'])),
-        "driver": driver(&std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
-        "gpus": gpus.iter().map(|(_, name)| name).collect::<Vec<_>>(),
-        "kernel": kernel.map(|release| release.trim().to_owned()),
-    })
-}
-
-/// The version in the first line of the driver's own words, such as 580.159.04.
-fn driver(words: &str) -> Option<&str> {
-    let version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
-    words.lines().next()?.split_whitespace().find(version)
-}
-
 /// The commit of the folder that this was started in, with `+changes` where the sources differ from it.
 pub fn commit() -> Option<String> {
     let git = |words: &[&str]| {
@@ -162,7 +138,7 @@ pub fn commit() -> Option<String> {
     Some(if changed { format!("{commit}+changes") } else { commit })
 }
 
-/// In UTC, as `2026-11-29`, by Hinnant's algorithm for the Gregorian calendar ("chrono-Compatible Low-Level Date Algorithms").
+/// By Hinnant's algorithm for the Gregorian calendar ("chrono-Compatible Low-Level Date Algorithms").
 fn date(now: SystemTime) -> String {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let days = seconds / 86_400 + 719_468;
@@ -178,6 +154,29 @@ fn date(now: SystemTime) -> String {
     };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The text with the last part alone of each absolute path.
+pub fn without_folders(text: &str) -> String {
+    let begins =
+        |before: Option<char>| before.is_none_or(|before| before.is_whitespace() || "'\"`([{<=:,".contains(before));
+    let ends = |letter: char| letter.is_whitespace() || "'\"`)]}>,:;".contains(letter);
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('/') {
+        kept.push_str(&rest[..at]);
+        let path = &rest[at..];
+        let length = path.find(ends).unwrap_or(path.len());
+        // A second slash is that of an address, `https://`.
+        let absolute = length > 1 && !path.starts_with("//");
+        if absolute && begins(kept.chars().last()) {
+            kept.push_str(path[..length].rsplit('/').next().unwrap_or_default());
+        } else {
+            kept.push_str(&path[..length]);
+        }
+        rest = &path[length..];
+    }
+    kept.push_str(rest);
+    kept
 }
 
 #[cfg(test)]
@@ -206,9 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_is_named_by_its_version() {
-        let words = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder)\nGCC version: 1.2";
-        assert_eq!(driver(words), Some("580.159.04"));
-        assert_eq!(driver(""), None);
+    fn reasons_name_files_and_no_folders() {
+        for (text, wanted) in [
+            ("/home/me/venv/bin/python3 cannot be asked", "python3 cannot be asked"),
+            ("No such file: '/a/b/c.so', see /d/e", "No such file: 'c.so', see e"),
+            ("File \"/x/y.py\", line 3", "File \"y.py\", line 3"),
+            ("(/a/b.py:12) in path=/c/d", "(b.py:12) in path=d"),
+            ("see https://example.org/a/b", "see https://example.org/a/b"),
+            ("16 bytes/s, and/or 3 / 4", "16 bytes/s, and/or 3 / 4"),
+            ("nothing of the kind", "nothing of the kind"),
+        ] {
+            assert_eq!(without_folders(text), wanted);
+        }
     }
 }

@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use super::document::document;
 use super::job::Job;
 use super::row::Found;
-use super::{record, table};
+use super::table;
+use crate::bench::record;
 use crate::errors::{CliError, say};
 
 /// What was found, by number of ranks, and where it is kept.
@@ -88,7 +90,7 @@ impl<'a> Ledger<'a> {
     fn keep(&self, state: &record::State) -> Result<(), CliError> {
         let anything = self.all.iter().any(Found::is_something);
         match self.file.filter(|_| anything) {
-            Some(file) => record::keep(file, &record::document(&self.all, self.commit.as_deref(), state)),
+            Some(file) => record::keep(file, &document(&self.all, self.commit.as_deref(), state)),
             None => Ok(()),
         }
     }

@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::job::Job;
 use super::message::{Effort, Kind, Point, Timed};
 use super::peers::PeerRow;
+use crate::bench::record::without_folders;
+use crate::bench::statistics::quantiles;
 use crate::errors::CliError;
 use crate::ranks::copy_engines;
 use crate::ranks::message::Quantiles;
@@ -166,29 +168,6 @@ impl Found {
     }
 }
 
-/// The text with the last part alone of each absolute path.
-pub fn without_folders(text: &str) -> String {
-    let begins =
-        |before: Option<char>| before.is_none_or(|before| before.is_whitespace() || "'\"`([{<=:,".contains(before));
-    let ends = |letter: char| letter.is_whitespace() || "'\"`)]}>,:;".contains(letter);
-    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find('/') {
-        kept.push_str(&rest[..at]);
-        let path = &rest[at..];
-        let length = path.find(ends).unwrap_or(path.len());
-        // A second slash is that of an address, `https://`.
-        let absolute = length > 1 && !path.starts_with("//");
-        if absolute && begins(kept.chars().last()) {
-            kept.push_str(path[..length].rsplit('/').next().unwrap_or_default());
-        } else {
-            kept.push_str(&path[..length]);
-        }
-        rest = &path[length..];
-    }
-    kept.push_str(rest);
-    kept
-}
-
 fn of_peer(job: &Job, (ranks, effort): (usize, &Effort), floor_us: Option<f64>, row: PeerRow) -> Row {
     let replays = u32::try_from(row.us.len()).unwrap_or(u32::MAX);
     let us = quantiles(row.us);
@@ -288,46 +267,5 @@ impl Found {
             missing: without_folders(reason),
         }));
         Ok(())
-    }
-}
-
-/// Nearest ranks: the least value that half, or 99 of 100, do not exceed.
-fn quantiles(mut values: Vec<f64>) -> Quantiles {
-    values.sort_by(f64::total_cmp);
-    let at = |percent: usize| {
-        let index = (values.len() * percent).div_ceil(100).max(1) - 1;
-        values.get(index).copied().unwrap_or_default()
-    };
-    Quantiles {
-        p50: at(50),
-        p99: at(99),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_were_seen() {
-        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(quantiles(hundred), Quantiles { p50: 50.0, p99: 99.0 });
-        assert_eq!(quantiles(vec![3.0]), Quantiles { p50: 3.0, p99: 3.0 });
-        assert_eq!(quantiles(vec![]), Quantiles { p50: 0.0, p99: 0.0 });
-    }
-
-    #[test]
-    fn reasons_name_files_and_no_folders() {
-        for (text, wanted) in [
-            ("/home/me/venv/bin/python3 cannot be asked", "python3 cannot be asked"),
-            ("No such file: '/a/b/c.so', see /d/e", "No such file: 'c.so', see e"),
-            ("File \"/x/y.py\", line 3", "File \"y.py\", line 3"),
-            ("(/a/b.py:12) in path=/c/d", "(b.py:12) in path=d"),
-            ("see https://example.org/a/b", "see https://example.org/a/b"),
-            ("16 bytes/s, and/or 3 / 4", "16 bytes/s, and/or 3 / 4"),
-            ("nothing of the kind", "nothing of the kind"),
-        ] {
-            assert_eq!(without_folders(text), wanted);
-        }
     }
 }

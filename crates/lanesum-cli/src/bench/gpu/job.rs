@@ -4,16 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lanesum::EngineChoice;
-use lanesum_plan::{AlgorithmChoice, Dtype, Engine, PathChoice};
+use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice};
 
 use super::message::Assignment;
 use crate::arguments::{Bench, PeerChoice};
+use crate::bench::sizes;
 use crate::engines::{self, check_world};
 use crate::errors::CliError;
 use crate::{cores, deadline};
 
-/// The largest message: every rank holds a few of them.
-const MESSAGE_MAX: u64 = 256 << 20;
+/// Those of a decoding and of a verify step, and around them.
+const SIZES: [u64; 6] = [8 << 10, 14 << 10, 42 << 10, 128 << 10, 256 << 10, 1 << 20];
 
 /// A checked job. The fields are those of the command line.
 #[derive(Debug, Clone)]
@@ -45,10 +46,8 @@ pub struct Job {
 impl Job {
     /// Checks what depends on several arguments, and looks for GPUs.
     pub fn checked(arguments: &Bench) -> Result<Self, CliError> {
-        check_engine(arguments)?;
-        let driver = engines::look(EngineChoice::Cuda)
-            .map_err(|error| without_gpus(arguments, error))?
-            .driver;
+        let dtype = dtype_of(arguments)?;
+        let driver = engines::look(EngineChoice::Cuda)?.driver;
         let devices = driver.map_or(0, |driver| driver.devices);
         let ranks: Vec<usize> = match arguments.ranks.as_slice() {
             [] => vec![devices.clamp(2, 8)],
@@ -66,8 +65,8 @@ impl Job {
         Ok(Self {
             cpus: if most <= usable.len() { usable } else { vec![] },
             ranks,
-            sizes: sizes_of(arguments)?,
-            dtype: arguments.dtype,
+            sizes: sizes::checked(&arguments.sizes, &SIZES, &[dtype])?,
+            dtype,
             algorithm: arguments.algorithm,
             path: arguments.path,
             graph: arguments.mode.graph || neither,
@@ -114,7 +113,7 @@ impl Job {
             parent: std::process::id(),
             rank,
             world: ranks,
-            // Bounded by MESSAGE_MAX.
+            // Bounded by the largest message.
             elements: self
                 .sizes
                 .iter()
@@ -130,52 +129,16 @@ impl Job {
     }
 }
 
-fn check_engine(arguments: &Bench) -> Result<(), CliError> {
-    let host = |flag: String| CliError::Usage {
-        cause: format!("{flag}: the bench of the host engine is not part of this command yet"),
-        hint: "`cargo xtask bench` times it, beside OpenMPI; here, use --engine cuda".into(),
-    };
-    let named = match arguments.algorithm {
-        AlgorithmChoice::Auto => None,
-        AlgorithmChoice::Only(name) => name.engine(),
-    };
-    match (arguments.engine, named) {
-        (EngineChoice::Host, _) => Err(host("--engine host".into())),
-        (EngineChoice::Auto | EngineChoice::Cuda, Some(Engine::Host)) => {
-            Err(host(format!("--algorithm {}", arguments.algorithm)))
-        }
-        (EngineChoice::Auto | EngineChoice::Cuda, Some(Engine::Cuda) | None) => Ok(()),
+/// One type a run: models sum bf16.
+fn dtype_of(arguments: &Bench) -> Result<Dtype, CliError> {
+    match arguments.dtype.as_slice() {
+        [] => Ok(Dtype::Bf16),
+        [dtype] => Ok(*dtype),
+        [first, ..] => Err(CliError::Usage {
+            cause: "--dtype with several types: the bench of GPUs times one in a run".into(),
+            hint: format!("take --dtype {first}, or --engine host"),
+        }),
     }
-}
-
-/// Who left the choice to us learns that only one engine was looked for.
-fn without_gpus(arguments: &Bench, error: CliError) -> CliError {
-    match arguments.engine {
-        EngineChoice::Cuda | EngineChoice::Host => error,
-        EngineChoice::Auto => CliError::Usage {
-            cause: format!("this bench times GPUs, and there are none: {error}"),
-            hint: "`cargo xtask bench` times the host engine, beside OpenMPI".into(),
-        },
-    }
-}
-
-fn sizes_of(arguments: &Bench) -> Result<Vec<u64>, CliError> {
-    let element = arguments.dtype.size() as u64;
-    let odd = |bytes: &&u64| !bytes.is_multiple_of(element) || **bytes > MESSAGE_MAX;
-    if let Some(bytes) = arguments.sizes.iter().find(odd) {
-        return Err(CliError::Usage {
-            cause: format!(
-                "--sizes {bytes}: a size is a multiple of the {element} bytes of {}, and at most {} MiB",
-                arguments.dtype,
-                MESSAGE_MAX >> 20
-            ),
-            hint: "take the next multiple, or --dtype f32".into(),
-        });
-    }
-    let mut sizes = arguments.sizes.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    Ok(sizes)
 }
 
 #[cfg(test)]
@@ -185,34 +148,17 @@ mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command};
 
-    fn arguments(words: &[&str]) -> Bench {
-        let command = Arguments::try_parse_from([&["lanesum", "bench"], words].concat())
-            .expect("is complete")
-            .command;
-        let Command::Bench(arguments) = command else {
-            panic!("another subcommand")
+    #[test]
+    fn one_type_is_timed_in_a_run() {
+        let dtype = |words: &[&str]| {
+            let command = Arguments::try_parse_from([&["lanesum", "bench"], words].concat());
+            let Command::Bench(arguments) = command.expect("is complete").command else {
+                panic!("another subcommand")
+            };
+            dtype_of(&arguments)
         };
-        arguments
-    }
-
-    #[test]
-    fn the_host_is_refused_with_what_works_instead() {
-        for words in [&["--engine=host"][..], &["--algorithm=two_shot_pull"]] {
-            let error = check_engine(&arguments(words)).expect_err("is not there yet");
-            assert_eq!(error.exit_code(), 2);
-            assert!(
-                error.hint().is_some_and(|hint| hint.contains("cargo xtask bench")),
-                "{error}"
-            );
-        }
-        assert!(check_engine(&arguments(&["--algorithm=two_shot_push"])).is_ok());
-    }
-
-    #[test]
-    fn sizes_are_whole_elements_in_order() {
-        let sizes = sizes_of(&arguments(&["--sizes=1MiB,8KiB,8192"])).expect("fit");
-        assert_eq!(sizes, [8192, 1 << 20]);
-        assert!(sizes_of(&arguments(&["--sizes=43009"])).is_err());
-        assert!(sizes_of(&arguments(&["--sizes=1GiB"])).is_err());
+        assert_eq!(dtype(&[]).expect("has a default"), Dtype::Bf16);
+        assert_eq!(dtype(&["--dtype=f16"]).expect("is one"), Dtype::F16);
+        assert_eq!(dtype(&["--dtype=f32,bf16"]).expect_err("are two").exit_code(), 2);
     }
 }

@@ -35,10 +35,13 @@ pub const NAMES: [&str; 6] = [
 
 const SCRIPT: &str = "gpu_peers.py";
 const FILES: [(&str, &str); 2] = [
-    (SCRIPT, include_str!("../../../../../benches/engines/gpu/gpu_peers.py")),
+    (
+        SCRIPT,
+        include_str!("../../../../../../benches/engines/gpu/gpu_peers.py"),
+    ),
     (
         "gpu_engines.py",
-        include_str!("../../../../../benches/engines/gpu/gpu_engines.py"),
+        include_str!("../../../../../../benches/engines/gpu/gpu_engines.py"),
     ),
 ];
 

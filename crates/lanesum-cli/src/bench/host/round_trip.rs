@@ -7,13 +7,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-use crate::error::XtaskError;
+use crate::cores;
+use crate::errors::CliError;
 
-/// Round trips in one measurement: about ten milliseconds.
-const ROUNDS: u64 = 40_000;
+/// Round trips in one measurement: some milliseconds.
+const ROUNDS: u64 = 20_000;
 
 /// Below this the cores are near.
 const NEAR_NS: f64 = 250.0;
@@ -27,11 +27,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Polls between two looks at the clock.
 const POLLS: u64 = 1 << 16;
 
-/// Where the two cores were, around one point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// Where the two cores were, around one point. Only times of one regime are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Distance {
+pub enum Regime {
+    /// They share a cache.
     Near,
+    /// They share none.
     Far,
     /// Near on one side of the point and far on the other: compared with nothing.
     Moved,
@@ -41,41 +43,51 @@ pub enum Distance {
     OneCore,
 }
 
-impl Distance {
+impl Regime {
+    /// In the order of tables.
+    pub const ALL: [Regime; 5] = [Self::Near, Self::Far, Self::Moved, Self::Busy, Self::OneCore];
+
+    /// In tables.
     pub fn name(self) -> &'static str {
         match self {
-            Distance::Near => "near",
-            Distance::Far => "far",
-            Distance::Moved => "moved",
-            Distance::Busy => "busy",
-            Distance::OneCore => "one_core",
+            Regime::Near => "near",
+            Regime::Far => "far",
+            Regime::Moved => "moved",
+            Regime::Busy => "busy",
+            Regime::OneCore => "one_core",
         }
     }
 
-    /// The state of a point from the round trips before and after it, in nanoseconds.
-    pub fn around(before: Option<f64>, after: Option<f64>) -> Distance {
+    /// Whether times of this regime may be compared with each other.
+    pub fn compares(self) -> bool {
+        match self {
+            Regime::Near | Regime::Far | Regime::OneCore => true,
+            Regime::Moved | Regime::Busy => false,
+        }
+    }
+
+    /// The regime of a point from the round trips before and after it, in nanoseconds.
+    pub fn around(before: Option<f64>, after: Option<f64>) -> Regime {
         let (Some(before), Some(after)) = (before, after) else {
-            return Distance::OneCore;
+            return Regime::OneCore;
         };
         if before.max(after) > BUSY_NS {
-            return Distance::Busy;
+            return Regime::Busy;
         }
         match (before < NEAR_NS, after < NEAR_NS) {
-            (true, true) => Distance::Near,
-            (false, false) => Distance::Far,
-            (true, false) | (false, true) => Distance::Moved,
+            (true, true) => Regime::Near,
+            (false, false) => Regime::Far,
+            (true, false) | (false, true) => Regime::Moved,
         }
     }
 }
 
-/// The round trip in nanoseconds; `None` where this process may use one core only.
+/// The round trip between the first two of these CPUs in nanoseconds; `None` where there is one only.
 ///
 /// # Errors
 /// A thread could not be pinned, or its partner did not answer.
-pub fn measure() -> Result<Option<f64>, XtaskError> {
-    let allowed = sched_getaffinity(None).map_err(|errno| machine("ask for the cores", errno))?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let [first, second, ..] = cores[..] else {
+pub fn measure(cpus: &[usize]) -> Result<Option<f64>, CliError> {
+    let [first, second, ..] = *cpus else {
         return Ok(None);
     };
     let ping = Line::default();
@@ -100,7 +112,7 @@ pub fn measure() -> Result<Option<f64>, XtaskError> {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-fn serve(ping: &Line, pong: &Line) -> Result<f64, XtaskError> {
+fn serve(ping: &Line, pong: &Line) -> Result<f64, CliError> {
     // The first trip waits for the partner to be pinned and is not counted.
     ping.0.store(1, Ordering::Release);
     await_value(pong, 1)?;
@@ -113,7 +125,7 @@ fn serve(ping: &Line, pong: &Line) -> Result<f64, XtaskError> {
     Ok(started.elapsed().as_nanos() as f64 / ROUNDS as f64)
 }
 
-fn bounce(ping: &Line, pong: &Line) -> Result<(), XtaskError> {
+fn bounce(ping: &Line, pong: &Line) -> Result<(), CliError> {
     for round in 1..=ROUNDS + 1 {
         await_value(ping, round)?;
         // Pairs with the acquire load in `serve`.
@@ -122,7 +134,7 @@ fn bounce(ping: &Line, pong: &Line) -> Result<(), XtaskError> {
     Ok(())
 }
 
-fn await_value(line: &Line, wanted: u64) -> Result<(), XtaskError> {
+fn await_value(line: &Line, wanted: u64) -> Result<(), CliError> {
     let mut started = None;
     let mut polls = 0_u64;
     // Pairs with the partner's release store.
@@ -136,22 +148,16 @@ fn await_value(line: &Line, wanted: u64) -> Result<(), XtaskError> {
     Ok(())
 }
 
-fn pin(core: usize) -> Result<(), XtaskError> {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    sched_setaffinity(None, &cores).map_err(|errno| machine("pin a thread to a core", errno))
+fn pin(cpu: usize) -> Result<(), CliError> {
+    cores::pin(cpu).map_err(|source| CliError::System {
+        what: format!("keep a thread on CPU {cpu}"),
+        source,
+    })
 }
 
-fn machine(action: &'static str, errno: rustix::io::Errno) -> XtaskError {
-    XtaskError::Machine {
-        action,
-        source: errno.into(),
-    }
-}
-
-fn silent() -> XtaskError {
-    XtaskError::Machine {
-        action: "measure the flag round trip",
+fn silent() -> CliError {
+    CliError::System {
+        what: "measure the flag round trip between two cores".into(),
         source: std::io::ErrorKind::TimedOut.into(),
     }
 }
@@ -162,16 +168,18 @@ mod tests {
 
     #[test]
     fn a_point_has_the_state_of_both_its_sides() {
-        assert_eq!(Distance::around(Some(130.0), Some(140.0)), Distance::Near);
-        assert_eq!(Distance::around(Some(480.0), Some(470.0)), Distance::Far);
-        assert_eq!(Distance::around(Some(130.0), Some(470.0)), Distance::Moved);
-        assert_eq!(Distance::around(Some(130.0), Some(9000.0)), Distance::Busy);
-        assert_eq!(Distance::around(None, None), Distance::OneCore);
+        assert_eq!(Regime::around(Some(130.0), Some(140.0)), Regime::Near);
+        assert_eq!(Regime::around(Some(480.0), Some(470.0)), Regime::Far);
+        assert_eq!(Regime::around(Some(130.0), Some(470.0)), Regime::Moved);
+        assert_eq!(Regime::around(Some(130.0), Some(9000.0)), Regime::Busy);
+        assert_eq!(Regime::around(None, None), Regime::OneCore);
     }
 
     #[test]
     fn the_round_trip_is_measured() {
-        let round_trip = measure().expect("cores to pin to");
+        let cpus = cores::usable().expect("can be asked");
+        let round_trip = measure(&cpus).expect("cores to pin to");
+        assert_eq!(measure(&[0]).expect("needs no pin"), None);
         assert!(round_trip.is_none_or(|nanoseconds| nanoseconds > 0.0));
     }
 }

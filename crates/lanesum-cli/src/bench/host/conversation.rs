@@ -1,0 +1,278 @@
+//! The processes of one engine: started once, given orders, listened to, and ended whatever happens.
+//!
+//! An engine is not ours: it may be absent, refuse a type, give wrong sums, die, or wait for ever. Each of these is an end of the
+//! conversation with a reason, after a bounded time, and costs no other engine anything.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lanesum_plan::{Buffers, Dtype};
+use rustix::process::Signal;
+
+use super::folder::Folder;
+use super::job::Job;
+use super::said::{Said, Timed, heard};
+use crate::errors::CliError;
+use crate::spawn::{Change, Ending, Event, Team, read_lines, this_program, without_identity};
+
+/// Beyond the deadline, so that ranks that keep it themselves say first who was late.
+const GRACE: Duration = Duration::from_secs(5);
+/// What is left in the pipe of a launcher that ended is read this long: something that it started may hold the pipe open.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Launchers end their ranks when they are asked to; then they are killed.
+const ASKED: Duration = Duration::from_secs(1);
+/// Ranks that have no more orders leave.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// How an engine is started: `before -n RANKS after FOLDER CPUS SECONDS`.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// The launcher and its flags.
+    pub before: Vec<OsString>,
+    /// The program of each rank and its own arguments.
+    pub after: Vec<OsString>,
+    /// What is set for it.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// A word without which a version is not its own.
+    pub brand: &'static str,
+}
+
+/// One turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    /// The type of an element.
+    pub dtype: Dtype,
+    /// Where they lie.
+    pub buffers: Buffers,
+    /// How many each rank brings.
+    pub elements: u64,
+    /// Calls off the record.
+    pub warm_ups: u32,
+    /// Calls on it.
+    pub calls: u32,
+    /// The inputs of the sums that are checked depend on it.
+    pub salt: u32,
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Times.
+    Timed(Timed),
+    /// There is no such sum.
+    Missing(String),
+    /// The engine is gone, for this reason.
+    Over {
+        /// Why.
+        reason: String,
+        /// Whether it gave a wrong sum.
+        wrong: bool,
+    },
+}
+
+/// An engine at work.
+pub struct Conversation {
+    team: Team,
+    orders: Vec<File>,
+    log: PathBuf,
+    patience: Duration,
+    /// What the engine calls itself.
+    pub version: String,
+}
+
+impl Conversation {
+    /// Starts the ranks, and waits until they are ready; or says why they are not.
+    pub fn start(
+        job: &Job,
+        ranks: usize,
+        folder: &Folder,
+        program: &Program,
+    ) -> Result<Result<Self, Answer>, CliError> {
+        let name = folder.name(program.name);
+        let (pipes, orders) = folder.pipes(&name, ranks)?;
+        let log = format!("{name}.log");
+        let patience = job.deadline + GRACE;
+        let mut command = bound_to_us()?;
+        command.args(&program.before).arg("-n").arg(ranks.to_string());
+        command.args(&program.after).arg(pipes).arg(job.cpus_of(ranks));
+        command.arg((patience + GRACE).as_secs().to_string());
+        command.envs(program.variables.iter().map(|(name, value)| (name, value)));
+        let mut team = Team::new()?;
+        listen_to(&mut team, command, folder.log(&log)?)?;
+        let mut conversation = Self {
+            team,
+            orders,
+            log: folder.path(&log),
+            patience,
+            version: String::new(),
+        };
+        Ok(match conversation.listen()? {
+            Ok(Said::Ready { version, .. }) if !version.contains(program.brand) => {
+                Err(over(format!("it is another library, {version}")))
+            }
+            Ok(Said::Ready { ranks: found, version }) if found == ranks => {
+                conversation.version = version;
+                Ok(conversation)
+            }
+            Ok(Said::Ready { ranks: found, .. }) => Err(over(format!("{found} ranks met instead of {ranks}"))),
+            Ok(other) => Err(answer(other)),
+            Err(reason) => Err(over(reason)),
+        })
+    }
+
+    /// One turn. After [`Answer::Over`] there is no other.
+    pub fn ask(&mut self, order: &Order) -> Result<Answer, CliError> {
+        let line = format!(
+            "{} {} {} {} {} {}\n",
+            order.dtype, order.buffers, order.elements, order.warm_ups, order.calls, order.salt
+        );
+        for pipe in &mut self.orders {
+            pipe.write_all(line.as_bytes()).map_err(|source| CliError::System {
+                what: "give the ranks of an engine their orders".into(),
+                source,
+            })?;
+        }
+        Ok(match self.listen()? {
+            Ok(said) => answer(said),
+            Err(reason) => over(reason),
+        })
+    }
+
+    /// Lets the ranks leave.
+    pub fn finish(mut self) {
+        self.orders.clear();
+        self.await_end(LEAVE);
+    }
+
+    /// The next word, or the reason why there is none.
+    fn listen(&mut self) -> Result<Result<Said, String>, CliError> {
+        let mut until = Instant::now() + self.patience;
+        let mut ended = None;
+        loop {
+            match self.team.next(until) {
+                Some(Event::Line { line, .. }) => {
+                    if let Some(said) = heard(&line) {
+                        return Ok(Ok(said));
+                    }
+                }
+                Some(Event::Closed { .. }) if ended.is_some() => until = Instant::now(),
+                Some(Event::Changed {
+                    change: Change::Exited(ending),
+                    ..
+                }) => {
+                    ended = Some(ending);
+                    until = Instant::now() + LAST_WORDS;
+                }
+                Some(Event::Closed { .. } | Event::Changed { .. }) => {}
+                Some(Event::Interrupted { signal }) => return Err(CliError::Interrupted { signal }),
+                Some(Event::OutputLost(cause)) => return Err(CliError::Output(cause)),
+                None => return Ok(Err(self.silent(ended))),
+            }
+        }
+    }
+
+    fn silent(&self, ended: Option<Ending>) -> String {
+        let Some(ending) = ended else {
+            return format!("it hangs: no rank said anything for {} s", self.patience.as_secs());
+        };
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        match telling_line(&log) {
+            Some(line) => format!("it ended with {ending}: {line}"),
+            None => format!("it ended with {ending}"),
+        }
+    }
+
+    /// Waits for the launcher's end, not longer than this.
+    fn await_end(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        while let Some(event) = self.team.next(until) {
+            if matches!(
+                event,
+                Event::Changed {
+                    change: Change::Exited(_),
+                    ..
+                } | Event::Interrupted { .. }
+            ) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Conversation {
+    /// Asks first: a launcher that is killed may leave ranks behind, in groups of their own. The team kills what is left.
+    fn drop(&mut self) {
+        self.team.signal_all(Signal::TERM);
+        self.await_end(ASKED);
+    }
+}
+
+fn answer(said: Said) -> Answer {
+    match said {
+        Said::Point(timed) => Answer::Timed(timed),
+        Said::Missing { reason } => Answer::Missing(reason),
+        Said::Wrong { reason } => Answer::Over {
+            reason: format!("wrong sums: {reason}"),
+            wrong: true,
+        },
+        Said::Failed { reason } => over(reason),
+        Said::Ready { .. } => over("its ranks began anew in the middle".into()),
+    }
+}
+
+fn over(reason: String) -> Answer {
+    Answer::Over { reason, wrong: false }
+}
+
+/// This program, which will become the one that is added, and die with us.
+pub fn bound_to_us() -> Result<Command, CliError> {
+    let mut command = this_program()?;
+    without_identity(&mut command);
+    command
+        .arg("exec-rank")
+        .arg("--parent")
+        .arg(std::process::id().to_string())
+        .arg("--");
+    Ok(command)
+}
+
+/// Starts it; its lines are events of the team, and its complaints are in the log.
+pub fn listen_to(team: &mut Team, mut command: Command, log: File) -> Result<(), CliError> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let child = team.start(command)?;
+    match child.stdout.take() {
+        Some(source) => read_lines(0, source, team.sender()),
+        None => Ok(()),
+    }
+}
+
+/// The first line that says `error`, else the last with anything in it.
+pub fn telling_line(log: &str) -> Option<String> {
+    let lines = || {
+        log.lines()
+            .map(str::trim)
+            .filter(|line| line.chars().any(char::is_alphanumeric))
+    };
+    let error = lines().find(|line| line.to_ascii_lowercase().contains("error"));
+    let line = error.or_else(|| lines().next_back())?;
+    Some(line.chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_tells_is_the_first_error_or_the_last_line() {
+        let log = "hello\n----\nfatal error: mpi.h: No such file\ncompilation ended\n\n";
+        assert_eq!(telling_line(log).as_deref(), Some("fatal error: mpi.h: No such file"));
+        assert_eq!(telling_line("one\ntwo\n---\n").as_deref(), Some("two"));
+        assert_eq!(telling_line("\n---\n"), None);
+    }
+}

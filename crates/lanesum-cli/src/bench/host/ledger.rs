@@ -1,0 +1,190 @@
+//! Everything that was found so far: told, and kept so that what ends the bench early costs only what is not measured yet.
+
+use lanesum_plan::Dtype;
+use serde_json::{Value, json};
+
+use super::job::Job;
+use super::row::{Missing, Point, Row, What, summarised};
+use super::table;
+use crate::bench::record::{self, State, without_folders};
+use crate::errors::{CliError, say};
+
+/// Everything about one number of ranks.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// How many ranks.
+    pub ranks: usize,
+    /// One a turn.
+    pub points: Vec<Point>,
+    /// What was not timed.
+    pub missing: Vec<Missing>,
+}
+
+impl Found {
+    /// The points of each regime put together.
+    pub fn rows(&self) -> Vec<Row> {
+        summarised(self.ranks, &self.points)
+    }
+}
+
+/// What was found, by number of ranks, and where it is kept.
+pub struct Ledger<'a> {
+    job: &'a Job,
+    commit: Option<String>,
+    all: Vec<Found>,
+    /// What the engines call themselves.
+    versions: Vec<(&'static str, String)>,
+}
+
+impl<'a> Ledger<'a> {
+    /// An empty one. A file that cannot be written is found out here, before anything is measured; one that is there stays until
+    /// something is.
+    pub fn open(job: &'a Job) -> Result<Self, CliError> {
+        job.record.as_deref().map_or(Ok(()), record::try_out)?;
+        let of_git = || job.record.as_ref().and_then(|_| record::commit());
+        Ok(Self {
+            job,
+            commit: job.commit.clone().or_else(of_git),
+            all: Vec::new(),
+            versions: Vec::new(),
+        })
+    }
+
+    /// From here on it is about so many ranks.
+    pub fn begin(&mut self, ranks: usize) {
+        self.all.push(Found {
+            ranks,
+            ..Found::default()
+        });
+    }
+
+    /// An engine is there.
+    pub fn met(&mut self, name: &'static str, version: &str) {
+        if !self.versions.iter().any(|(other, _)| *other == name) {
+            self.versions.push((name, version.to_owned()));
+        }
+    }
+
+    /// A turn is over.
+    pub fn note(&mut self, point: Point) {
+        if let Some(found) = self.all.last_mut() {
+            found.points.push(point);
+        }
+    }
+
+    /// What was timed of this is worth nothing.
+    pub fn forget(&mut self, what: What) {
+        if let Some(found) = self.all.last_mut() {
+            found.points.retain(|point| point.what != what);
+        }
+    }
+
+    /// Something is not timed. The reason may name files of this machine, which nobody else has.
+    pub fn lacks(
+        &mut self,
+        name: &'static str,
+        of: Option<(Dtype, Option<u64>)>,
+        reason: &str,
+    ) -> Result<(), CliError> {
+        let Some(found) = self.all.last_mut() else {
+            return Ok(());
+        };
+        let missing = Missing::new(name, found.ranks, of, without_folders(reason));
+        if self.job.json {
+            say(&format!("{}\n", serde_json::to_string(&missing)?))?;
+        }
+        found.missing.push(missing);
+        Ok(())
+    }
+
+    /// Tells what was found with the present number of ranks.
+    pub fn tell(&self) -> Result<(), CliError> {
+        let Some(found) = self.all.last() else {
+            return Ok(());
+        };
+        let rows = found.rows();
+        if !self.job.json {
+            return say(&table::of(self.job, found, &rows, &self.versions));
+        }
+        rows.iter()
+            .try_for_each(|row| say(&format!("{}\n", serde_json::to_string(row)?)))
+    }
+
+    /// There may be more.
+    pub fn keep_open(&self) -> Result<(), CliError> {
+        self.keep(&State::Open)
+    }
+
+    /// Nothing more is to come.
+    pub fn complete(&self) -> Result<(), CliError> {
+        self.keep(&State::Complete)
+    }
+
+    /// Nothing more can come.
+    pub fn failed(&self, error: &CliError) -> Result<(), CliError> {
+        self.keep(&State::Failed(error.to_string()))
+    }
+
+    fn keep(&self, state: &State) -> Result<(), CliError> {
+        let anything = self.all.iter().any(|found| !found.points.is_empty());
+        match self.job.record.as_deref().filter(|_| anything) {
+            Some(file) => record::keep(file, &self.document(state)),
+            None => Ok(()),
+        }
+    }
+
+    fn document(&self, state: &State) -> Value {
+        let versions: serde_json::Map<String, Value> = self
+            .versions
+            .iter()
+            .map(|(name, version)| ((*name).to_owned(), json!(version)))
+            .collect();
+        let rows: Vec<Row> = self.all.iter().flat_map(Found::rows).collect();
+        let missing: Vec<_> = self.all.iter().flat_map(|found| &found.missing).collect();
+        let points = self
+            .all
+            .iter()
+            .flat_map(|found| found.points.iter().map(|point| told(found.ranks, point)));
+        let findings = json!({
+            "settings": settings(self.job),
+            "versions": versions,
+            "rows": rows,
+            "points": points.collect::<Vec<_>>(),
+            "missing": missing,
+        });
+        record::document(self.commit.as_deref(), state, json!({}), findings)
+    }
+}
+
+/// A turn, in short: there are hundreds.
+fn told(ranks: usize, point: &Point) -> Value {
+    let what = &point.what;
+    json!([
+        point.round,
+        what.peer,
+        what.buffers,
+        ranks,
+        what.bytes,
+        what.dtype,
+        point.regime,
+        point.round_trip_ns,
+        point.calls,
+        point.timed.p50,
+        point.timed.p99,
+    ])
+}
+
+fn settings(job: &Job) -> Vec<String> {
+    let pinned = job.ranks.iter().all(|&ranks| job.pins(ranks));
+    vec![
+        "in place, back to back; the time of each call on the slowest rank".to_owned(),
+        "every element of a sum compared before and after each turn, on every rank; timed calls sum zeros".to_owned(),
+        if pinned {
+            "each rank on a CPU of its own".to_owned()
+        } else {
+            "more ranks than CPUs run on whatever CPU the system likes, others each on its own".to_owned()
+        },
+        "a point: round, peer, buffers, ranks, bytes, dtype, regime, flag round trips before and after (ns), calls, p50 and p99 (us)"
+            .to_owned(),
+    ]
+}

@@ -1,0 +1,244 @@
+//! Whose turn it is, and for how many calls.
+
+use std::collections::{HashMap, HashSet};
+
+use lanesum_plan::{Buffers, Dtype};
+
+use super::conversation::{Answer, Conversation, Order, Program};
+use super::folder::Folder;
+use super::job::Job;
+use super::ledger::Ledger;
+use super::peers::Peers;
+use super::rank::Assignment;
+use super::round_trip::{self, Regime};
+use super::row::{OURS, Point, What};
+use super::tool::words;
+use crate::errors::CliError;
+use crate::progress::Progress;
+
+/// A turn's timed calls take about so many microseconds, unless they are very fast or very slow.
+const TURN_US: f64 = 100_000.0;
+const MOST_CALLS: u32 = 20_000;
+const FEWEST_CALLS: u32 = 5;
+/// Before it is known how fast an engine is, a turn moves about so many bytes, in few calls.
+const PILOT_BYTES: u64 = 64 << 20;
+const PILOT_CALLS: (u64, u64) = (3, 200);
+/// An engine that died or hung is started once more, without the size at which it did.
+const STARTS: u32 = 2;
+
+/// One engine with its processes.
+struct Engine {
+    program: Program,
+    talk: Option<Conversation>,
+    starts: u32,
+}
+
+/// All engines with so many ranks.
+pub struct Turns<'a> {
+    job: &'a Job,
+    ranks: usize,
+    folder: &'a Folder,
+    engines: Vec<Engine>,
+    /// What has turns: of which engine, with which buffers.
+    seats: Vec<(usize, Buffers)>,
+    /// Of what is not to be tried again: of which engine, which type and which size.
+    given_up: HashSet<(usize, Dtype, u64)>,
+    /// The median of the last turn, in microseconds.
+    paces: HashMap<(usize, Dtype, u64), f64>,
+    /// The round trip after the last turn.
+    flag: Option<f64>,
+    salt: u32,
+}
+
+impl<'a> Turns<'a> {
+    /// Starts everybody. Without our own ranks there is no bench.
+    pub fn start(
+        job: &'a Job,
+        ranks: usize,
+        folder: &'a Folder,
+        peers: &Peers,
+        ledger: &mut Ledger<'_>,
+    ) -> Result<Self, CliError> {
+        let mut programs = vec![ours(job)?];
+        programs.extend(peers.programs.iter().cloned());
+        let mut turns = Self {
+            job,
+            ranks,
+            folder,
+            engines: vec![],
+            seats: vec![(0, Buffers::Private), (0, Buffers::Shared)],
+            given_up: HashSet::new(),
+            paces: HashMap::new(),
+            flag: None,
+            salt: 0,
+        };
+        for (index, program) in programs.into_iter().enumerate() {
+            turns.engines.push(Engine {
+                program,
+                talk: None,
+                starts: 0,
+            });
+            if index > 0 {
+                turns.seats.push((index, Buffers::Private));
+            }
+            turns.restart(index, ledger)?;
+        }
+        Ok(turns)
+    }
+
+    /// All rounds. The first is off the record: it shows how fast everybody is.
+    pub fn all(&mut self, ledger: &mut Ledger<'_>) -> Result<(), CliError> {
+        let of_a_round = self.job.dtypes.len() * self.job.sizes.len() * self.seats.len();
+        let mut progress = Progress::new("turns", (of_a_round as u64) * u64::from(self.job.rounds + 1));
+        let mut done = 0;
+        self.flag = round_trip::measure(&self.job.cpus)?;
+        for round in 0..=self.job.rounds {
+            for &dtype in &self.job.dtypes {
+                for &bytes in &self.job.sizes {
+                    for place in 0..self.seats.len() {
+                        // Nobody always follows the same one.
+                        let seat = (place + round as usize) % self.seats.len();
+                        self.turn(round, seat, (dtype, bytes), ledger)?;
+                        done += 1;
+                        progress.at(done);
+                    }
+                }
+            }
+            ledger.keep_open()?;
+        }
+        progress.clear();
+        for engine in &mut self.engines {
+            if let Some(talk) = engine.talk.take() {
+                talk.finish();
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(
+        &mut self,
+        round: u32,
+        seat: usize,
+        (dtype, bytes): (Dtype, u64),
+        ledger: &mut Ledger<'_>,
+    ) -> Result<(), CliError> {
+        let (index, buffers) = self.seats[seat];
+        let calls = self.calls(self.paces.get(&(seat, dtype, bytes)).copied(), bytes);
+        self.salt += 1;
+        let order = Order {
+            dtype,
+            buffers,
+            elements: bytes / dtype.size() as u64,
+            warm_ups: calls / 10 + 1,
+            calls,
+            salt: self.salt,
+        };
+        let engine = &mut self.engines[index];
+        let name = engine.program.name;
+        let (Some(talk), false) = (&mut engine.talk, self.given_up.contains(&(index, dtype, bytes))) else {
+            return Ok(());
+        };
+        let what = What {
+            peer: name,
+            buffers,
+            dtype,
+            bytes,
+        };
+        match talk.ask(&order)? {
+            Answer::Timed(timed) => {
+                let before = self.flag;
+                self.flag = round_trip::measure(&self.job.cpus)?;
+                self.paces.insert((seat, dtype, bytes), timed.p50);
+                if round > 0 {
+                    ledger.note(Point {
+                        what,
+                        round,
+                        regime: Regime::around(before, self.flag),
+                        round_trip_ns: [before, self.flag],
+                        calls,
+                        timed,
+                    });
+                }
+                Ok(())
+            }
+            Answer::Missing(reason) => {
+                let sizes = self.job.sizes.iter().map(|&size| (index, dtype, size));
+                self.given_up.extend(sizes);
+                ledger.lacks(name, Some((dtype, None)), &reason)
+            }
+            Answer::Over { reason, wrong } => {
+                if name == OURS {
+                    return Err(ours_failed(&reason, wrong));
+                }
+                if wrong {
+                    // What it timed before was of the same code.
+                    ledger.forget(what);
+                }
+                self.given_up.insert((index, dtype, bytes));
+                ledger.lacks(name, Some((dtype, Some(bytes))), &reason)?;
+                self.restart(index, ledger)?;
+                self.flag = round_trip::measure(&self.job.cpus)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts an engine, also one that is gone, unless that happened before.
+    fn restart(&mut self, index: usize, ledger: &mut Ledger<'_>) -> Result<(), CliError> {
+        let engine = &mut self.engines[index];
+        let name = engine.program.name;
+        engine.talk = None;
+        if engine.starts >= STARTS {
+            return ledger.lacks(name, None, "it failed again, and is not asked any more");
+        }
+        engine.starts += 1;
+        match Conversation::start(self.job, self.ranks, self.folder, &engine.program)? {
+            Ok(talk) => {
+                ledger.met(name, &talk.version);
+                engine.talk = Some(talk);
+                Ok(())
+            }
+            Err(Answer::Over { reason, wrong }) if name == OURS => Err(ours_failed(&reason, wrong)),
+            Err(Answer::Over { reason, .. } | Answer::Missing(reason)) => ledger.lacks(name, None, &reason),
+            Err(Answer::Timed(_)) => ledger.lacks(name, None, "it answered before it was asked"),
+        }
+    }
+
+    /// As many as take about [`TURN_US`].
+    fn calls(&self, pace_us: Option<f64>, bytes: u64) -> u32 {
+        let pilot = (PILOT_BYTES / bytes.max(1)).clamp(PILOT_CALLS.0, PILOT_CALLS.1) as u32;
+        match (pace_us, self.job.calls) {
+            (None, asked) => pilot.min(asked.unwrap_or(pilot)),
+            (Some(_), Some(asked)) => asked,
+            (Some(pace), None) => ((TURN_US / pace.max(f64::MIN_POSITIVE)) as u32).clamp(FEWEST_CALLS, MOST_CALLS),
+        }
+    }
+}
+
+/// Our own ranks: this program, started by its own launcher.
+fn ours(job: &Job) -> Result<Program, CliError> {
+    let this = std::env::current_exe().map_err(|source| CliError::System {
+        what: "find the path of this program".into(),
+        source,
+    })?;
+    let assignment = Assignment {
+        algorithm: job.algorithm,
+        bytes: job.sizes.last().copied().unwrap_or_default(),
+    };
+    let deadline = job.deadline.as_millis().to_string();
+    Ok(Program {
+        name: OURS,
+        before: words([&this, &"launch", &"--deadline-ms", &deadline]),
+        after: words([&"--", &this, &"bench-host-rank", &serde_json::to_string(&assignment)?]),
+        variables: vec![],
+        brand: OURS,
+    })
+}
+
+fn ours_failed(reason: &str, wrong: bool) -> CliError {
+    CliError::Run {
+        cause: format!("the ranks of lanesum: {reason}"),
+        hint: wrong.then(|| "this is a bug: please report it with this output and the model of the CPU".into()),
+        reported: false,
+    }
+}
