@@ -13,6 +13,7 @@ mod docs;
 mod error;
 mod gpu;
 mod kernels;
+mod peers;
 mod process;
 mod tally;
 mod test;
@@ -45,8 +46,10 @@ enum Chore {
     Kernels(kernels::Arguments),
     /// Pack the tests for GPUs, and run them if there is one
     Gpu(gpu::Arguments),
-    /// Measure, with checked answers, against the peers in the same run
+    /// Measure what parts of a call cost
     Bench(bench::Arguments),
+    /// Install other people's all-reduces for `lanesum bench` below target/peers
+    Peers(peers::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,5 +78,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
+        Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }
 }

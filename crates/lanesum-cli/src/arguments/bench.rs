@@ -53,6 +53,9 @@ pub struct Bench {
     /// Also write everything into this file, as one JSON document with command, machine and commit, as soon as it is known
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Also draw sizes against microseconds into this file, a line for each engine
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
     /// On the host: how often each size of each engine has its turn [default: 9]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: Option<u32>,

@@ -6,12 +6,14 @@
 //! | `gpu` | sums on GPUs, beside their floors and guards |
 //! | `host` | sums in the host's memory |
 //! | `sizes` | how much a rank brings |
+//! | `plot` | what `--plot` draws |
 //! | `record` | what a document of `--record` says whatever was timed |
 //! | `statistics` | the middle and the spread of times |
 
 mod choice;
 pub mod gpu;
 pub mod host;
+mod plot;
 mod record;
 mod sizes;
 mod statistics;

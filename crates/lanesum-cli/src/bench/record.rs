@@ -19,31 +19,37 @@ pub enum State {
     Failed(String),
 }
 
-/// Whether a document can be written there; none is.
+/// Whether a file can be written there; none is.
 pub fn try_out(file: &Path) -> Result<(), CliError> {
     let part = part_of(file);
     let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
-    tried.map_err(|source| CliError::System {
-        what: format!("write the record {}", file.display()),
-        source,
-    })
+    tried.map_err(|source| not_written(file, source))
 }
 
-/// Where a document lies until it is whole.
+/// Where a file lies until it is whole.
 fn part_of(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     file.with_file_name(name)
 }
 
-/// Writes the document, whole or not at all: a reader, or a crash, finds the former one or this one.
+/// Writes the document, whole or not at all.
 pub fn keep(file: &Path, document: &Value) -> Result<(), CliError> {
+    write_whole(file, &format!("{document:#}\n"))
+}
+
+/// Writes the file, whole or not at all: a reader, or a crash, finds the former one or this one.
+pub fn write_whole(file: &Path, text: &str) -> Result<(), CliError> {
     let part = part_of(file);
-    let written = std::fs::write(&part, format!("{document:#}\n")).and_then(|()| std::fs::rename(&part, file));
-    written.map_err(|source| CliError::System {
-        what: format!("write the record {}", file.display()),
+    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
+    written.map_err(|source| not_written(file, source))
+}
+
+fn not_written(file: &Path, source: std::io::Error) -> CliError {
+    CliError::System {
+        what: format!("write {}", file.display()),
         source,
-    })
+    }
 }
 
 /// What was found, with the command, the date, the commit and the machine that it is of. `more` of the machine and the findings are
@@ -122,7 +128,7 @@ fn again(words: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 const PYTHON: &str = "--python";
-const TAKES_A_PLACE: [&str; 3] = ["--record", "--commit", PYTHON];
+const TAKES_A_PLACE: [&str; 5] = ["--record", "--plot", "--commit", "--peers-dir", PYTHON];
 
 /// The commit of the folder that this was started in, with `+changes` where the sources differ from it.
 pub fn commit() -> Option<String> {
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_record_holds_no_places_of_its_machine() {
-        let words = "bench --ranks 2 --record /a/b.json --python=/c/python3 --commit abc --json --python /d/python3";
+        let words = "bench --ranks 2 --record /a/b.json --python=/c/python3 --commit abc --json --plot=/e.svg --peers-dir /f --python /d/python3";
         let kept = again(words.split(' ').map(str::to_owned)).join(" ");
         assert_eq!(kept, "bench --ranks 2 --python python3 --json --python python3");
     }

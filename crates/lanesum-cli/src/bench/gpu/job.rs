@@ -31,6 +31,7 @@ pub struct Job {
     pub(super) python: PathBuf,
     pub(super) deadline: Option<Duration>,
     pub(super) json: bool,
+    pub(super) plot: Option<PathBuf>,
     /// Where a number was asked for.
     pub(super) replays: Option<u32>,
     /// Where a number was asked for.
@@ -75,6 +76,7 @@ impl Job {
             python: arguments.python.clone(),
             deadline: deadline::wanted(arguments.deadline_ms)?,
             json: arguments.json,
+            plot: arguments.plot.clone(),
             replays: arguments.replays,
             calls: arguments.calls,
             devices,
@@ -98,6 +100,7 @@ impl Job {
             python: "python3".into(),
             deadline: None,
             json: false,
+            plot: None,
             replays: Some(2),
             calls: Some(122),
             devices: 8,

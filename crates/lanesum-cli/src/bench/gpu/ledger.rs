@@ -6,7 +6,7 @@ use std::path::Path;
 use super::document::document;
 use super::job::Job;
 use super::row::Found;
-use super::table;
+use super::{picture, table};
 use crate::bench::record;
 use crate::errors::{CliError, say};
 
@@ -25,7 +25,8 @@ impl<'a> Ledger<'a> {
     /// An empty one. A file that cannot be written is found out here, before anything is measured; one that is there stays until
     /// something is.
     pub fn open(job: &'a Job, file: Option<&'a Path>) -> Result<Self, CliError> {
-        file.map_or(Ok(()), record::try_out)?;
+        let files = [file, job.plot.as_deref()];
+        files.into_iter().flatten().try_for_each(record::try_out)?;
         Ok(Self {
             job,
             file,
@@ -79,12 +80,22 @@ impl<'a> Ledger<'a> {
 
     /// Nothing more is to come.
     pub fn complete(&self) -> Result<(), CliError> {
-        self.keep(&record::State::Complete)
+        self.keep(&record::State::Complete)?;
+        self.draw()
     }
 
     /// Nothing more can come.
     pub fn failed(&self, error: &CliError) -> Result<(), CliError> {
-        self.keep(&record::State::Failed(error.to_string()))
+        self.keep(&record::State::Failed(error.to_string()))?;
+        self.draw()
+    }
+
+    fn draw(&self) -> Result<(), CliError> {
+        let anything = self.all.iter().any(|found| !found.rows.is_empty());
+        match self.job.plot.as_deref().filter(|_| anything) {
+            Some(file) => record::write_whole(file, &picture::of(self.job, &self.all).svg()),
+            None => Ok(()),
+        }
     }
 
     fn keep(&self, state: &record::State) -> Result<(), CliError> {

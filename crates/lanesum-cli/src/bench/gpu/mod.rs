@@ -7,7 +7,7 @@
 //! | `effort` | how much of a size is timed |
 //! | `peers` | other people's all-reduces, in processes of their own |
 //! | `gather`, `ledger` | what all ranks have told, kept at once |
-//! | `row`, `table`, `document` | what is said of it |
+//! | `row`, `table`, `picture`, `document` | what is said of it |
 //!
 //! A time is the device's for one replay of a graph of 122 calls, divided by its calls. Ranks meet before each replay, and the
 //! replay that is timed follows another one, so that all begin it together; of each replay the slowest rank counts. What is
@@ -21,6 +21,7 @@ mod job;
 mod ledger;
 mod message;
 pub mod peers;
+mod picture;
 pub mod rank;
 mod row;
 mod table;

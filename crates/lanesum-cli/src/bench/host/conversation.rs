@@ -67,13 +67,28 @@ pub enum Answer {
     Timed(Timed),
     /// There is no such sum.
     Missing(String),
-    /// The engine is gone, for this reason.
-    Over {
-        /// Why.
-        reason: String,
-        /// Whether it gave a wrong sum.
-        wrong: bool,
-    },
+    /// The engine is gone.
+    Over(Trouble),
+}
+
+/// Why an engine is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// In words.
+    pub reason: String,
+    /// In kind.
+    pub how: How,
+}
+
+/// How an engine went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It gave a wrong sum.
+    Wrong,
+    /// It said nothing any more.
+    Hung,
+    /// It ended, or said that it cannot go on.
+    Failed,
 }
 
 /// An engine at work.
@@ -93,7 +108,7 @@ impl Conversation {
         ranks: usize,
         folder: &Folder,
         program: &Program,
-    ) -> Result<Result<Self, Answer>, CliError> {
+    ) -> Result<Result<Self, Trouble>, CliError> {
         let name = folder.name(program.name);
         let (pipes, orders) = folder.pipes(&name, ranks)?;
         let log = format!("{name}.log");
@@ -114,15 +129,19 @@ impl Conversation {
         };
         Ok(match conversation.listen()? {
             Ok(Said::Ready { version, .. }) if !version.contains(program.brand) => {
-                Err(over(format!("it is another library, {version}")))
+                Err(failed(format!("it is another library, {version}")))
             }
             Ok(Said::Ready { ranks: found, version }) if found == ranks => {
                 conversation.version = version;
                 Ok(conversation)
             }
-            Ok(Said::Ready { ranks: found, .. }) => Err(over(format!("{found} ranks met instead of {ranks}"))),
-            Ok(other) => Err(answer(other)),
-            Err(reason) => Err(over(reason)),
+            Ok(Said::Ready { ranks: found, .. }) => Err(failed(format!("{found} ranks met instead of {ranks}"))),
+            Ok(other) => Err(match answer(other) {
+                Answer::Over(trouble) => trouble,
+                Answer::Missing(reason) => failed(reason),
+                Answer::Timed(_) => failed("it answered before it was asked".into()),
+            }),
+            Err(trouble) => Err(trouble),
         })
     }
 
@@ -140,7 +159,7 @@ impl Conversation {
         }
         Ok(match self.listen()? {
             Ok(said) => answer(said),
-            Err(reason) => over(reason),
+            Err(trouble) => Answer::Over(trouble),
         })
     }
 
@@ -151,7 +170,7 @@ impl Conversation {
     }
 
     /// The next word, or the reason why there is none.
-    fn listen(&mut self) -> Result<Result<Said, String>, CliError> {
+    fn listen(&mut self) -> Result<Result<Said, Trouble>, CliError> {
         let mut until = Instant::now() + self.patience;
         let mut ended = None;
         loop {
@@ -177,15 +196,18 @@ impl Conversation {
         }
     }
 
-    fn silent(&self, ended: Option<Ending>) -> String {
+    fn silent(&self, ended: Option<Ending>) -> Trouble {
         let Some(ending) = ended else {
-            return format!("it hangs: no rank said anything for {} s", self.patience.as_secs());
+            return Trouble {
+                reason: format!("it hangs: no rank said anything for {} s", self.patience.as_secs()),
+                how: How::Hung,
+            };
         };
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        match telling_line(&log) {
+        failed(match telling_line(&log) {
             Some(line) => format!("it ended with {ending}: {line}"),
             None => format!("it ended with {ending}"),
-        }
+        })
     }
 
     /// Waits for the launcher's end, not longer than this.
@@ -217,17 +239,20 @@ fn answer(said: Said) -> Answer {
     match said {
         Said::Point(timed) => Answer::Timed(timed),
         Said::Missing { reason } => Answer::Missing(reason),
-        Said::Wrong { reason } => Answer::Over {
+        Said::Wrong { reason } => Answer::Over(Trouble {
             reason: format!("wrong sums: {reason}"),
-            wrong: true,
-        },
-        Said::Failed { reason } => over(reason),
-        Said::Ready { .. } => over("its ranks began anew in the middle".into()),
+            how: How::Wrong,
+        }),
+        Said::Failed { reason } => Answer::Over(failed(reason)),
+        Said::Ready { .. } => Answer::Over(failed("its ranks began anew in the middle".into())),
     }
 }
 
-fn over(reason: String) -> Answer {
-    Answer::Over { reason, wrong: false }
+fn failed(reason: String) -> Trouble {
+    Trouble {
+        reason,
+        how: How::Failed,
+    }
 }
 
 /// This program, which will become the one that is added, and die with us.

@@ -32,6 +32,7 @@ pub struct Job {
     pub(super) deadline: Duration,
     pub(super) json: bool,
     pub(super) record: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
     pub(super) rounds: u32,
     /// Where a number was asked for.
     pub(super) calls: Option<u32>,
@@ -79,6 +80,7 @@ impl Job {
             deadline: deadline::wanted(arguments.deadline_ms)?.unwrap_or(DEADLINE),
             json: arguments.json,
             record: arguments.record.clone(),
+            plot: arguments.plot.clone(),
             rounds: arguments.rounds.unwrap_or(ROUNDS),
             calls: arguments.calls,
             commit: arguments.commit.clone(),
@@ -101,6 +103,7 @@ impl Job {
             deadline: DEADLINE,
             json: false,
             record: None,
+            plot: None,
             rounds: 2,
             calls: None,
             commit: Some("0123456789ab".into()),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::job::Job;
 use super::row::{Missing, Point, Row, What, summarised};
-use super::table;
+use super::{picture, table};
 use crate::bench::record::{self, State, without_folders};
 use crate::errors::{CliError, say};
 
@@ -40,7 +40,8 @@ impl<'a> Ledger<'a> {
     /// An empty one. A file that cannot be written is found out here, before anything is measured; one that is there stays until
     /// something is.
     pub fn open(job: &'a Job) -> Result<Self, CliError> {
-        job.record.as_deref().map_or(Ok(()), record::try_out)?;
+        let files = [job.record.as_deref(), job.plot.as_deref()];
+        files.into_iter().flatten().try_for_each(record::try_out)?;
         let of_git = || job.record.as_ref().and_then(|_| record::commit());
         Ok(Self {
             job,
@@ -117,12 +118,22 @@ impl<'a> Ledger<'a> {
 
     /// Nothing more is to come.
     pub fn complete(&self) -> Result<(), CliError> {
-        self.keep(&State::Complete)
+        self.keep(&State::Complete)?;
+        self.draw()
     }
 
     /// Nothing more can come.
     pub fn failed(&self, error: &CliError) -> Result<(), CliError> {
-        self.keep(&State::Failed(error.to_string()))
+        self.keep(&State::Failed(error.to_string()))?;
+        self.draw()
+    }
+
+    fn draw(&self) -> Result<(), CliError> {
+        let rows: Vec<Row> = self.all.iter().flat_map(Found::rows).collect();
+        match self.job.plot.as_deref().filter(|_| !rows.is_empty()) {
+            Some(file) => record::write_whole(file, &picture::of(&rows).svg()),
+            None => Ok(()),
+        }
     }
 
     fn keep(&self, state: &State) -> Result<(), CliError> {
@@ -156,22 +167,24 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// A turn, in short: there are hundreds.
+/// A turn, on one line: there are hundreds.
 fn told(ranks: usize, point: &Point) -> Value {
     let what = &point.what;
-    json!([
+    let [before, after] = point
+        .round_trip_ns
+        .map(|flag| flag.map_or_else(|| "-".to_owned(), |flag| format!("{flag:.0}")));
+    json!(format!(
+        "{},{},{},{ranks},{},{},{},{before},{after},{},{},{}",
         point.round,
         what.peer,
         what.buffers,
-        ranks,
         what.bytes,
         what.dtype,
-        point.regime,
-        point.round_trip_ns,
+        point.regime.name(),
         point.calls,
         point.timed.p50,
         point.timed.p99,
-    ])
+    ))
 }
 
 fn settings(job: &Job) -> Vec<String> {

@@ -9,7 +9,7 @@
 //! | `rank` | what one of our ranks does |
 //! | `turns` | whose turn it is, for how many calls |
 //! | `round_trip` | where the cores were meanwhile |
-//! | `row`, `table`, `ledger` | what is said of it |
+//! | `row`, `table`, `picture`, `ledger` | what is said of it |
 //!
 //! Every engine's ranks are started once and stay, asleep while others have their turn. A turn is one size: check a sum, time calls
 //! back to back, check another sum. Round after round each engine has a turn at each size, so that no change of the machine's pace
@@ -21,6 +21,7 @@ mod folder;
 mod job;
 mod ledger;
 pub mod peers;
+mod picture;
 pub mod rank;
 mod round_trip;
 mod row;

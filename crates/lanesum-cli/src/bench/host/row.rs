@@ -168,19 +168,24 @@ fn row(ranks: usize, points: &[&Point]) -> Option<Row> {
         dtype: first.what.dtype,
         regime: first.regime,
         us: Us {
-            p50: medians.median,
-            p99: tails.median,
-            min: medians.min,
-            q1: medians.q1,
-            q3: medians.q3,
-            max: medians.max,
+            p50: short(medians.median),
+            p99: short(tails.median),
+            min: short(medians.min),
+            q1: short(medians.q1),
+            q3: short(medians.q3),
+            max: short(medians.max),
         },
         rounds: points.len(),
         calls: points.iter().map(|point| u64::from(point.calls)).sum(),
-        round_trip_ns: Spread::of(flags).map(|flags| flags.median),
+        round_trip_ns: Spread::of(flags).map(|flags| flags.median.round()),
         ratio_to_best_peer: None,
         checked: true,
     })
+}
+
+/// Without the digits that interpolation leaves behind: engines tell tenths of nanoseconds.
+fn short(us: f64) -> f64 {
+    (us * 1e4).round() / 1e4
 }
 
 #[cfg(test)]

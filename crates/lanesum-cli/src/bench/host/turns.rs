@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use lanesum_plan::{Buffers, Dtype};
 
-use super::conversation::{Answer, Conversation, Order, Program};
+use super::conversation::{Answer, Conversation, How, Order, Program, Trouble};
 use super::folder::Folder;
 use super::job::Job;
 use super::ledger::Ledger;
@@ -20,11 +20,12 @@ use crate::progress::Progress;
 const TURN_US: f64 = 100_000.0;
 const MOST_CALLS: u32 = 20_000;
 const FEWEST_CALLS: u32 = 5;
-/// Before it is known how fast an engine is, a turn moves about so many bytes, in few calls.
-const PILOT_BYTES: u64 = 64 << 20;
-const PILOT_CALLS: (u64, u64) = (3, 200);
-/// An engine that died or hung is started once more, without the size at which it did.
-const STARTS: u32 = 2;
+/// Before it is known how fast an engine is, a turn moves about so many bytes, in few calls: spinning ranks that share a CPU may need
+/// a second for one.
+const PILOT_BYTES: u64 = 16 << 20;
+const PILOT_CALLS: (u64, u64) = (2, 20);
+/// An engine that is gone is started again, and not asked for the size at which it went. It is not worth more than this.
+const STARTS: u32 = 3;
 
 /// One engine with its processes.
 struct Engine {
@@ -166,21 +167,36 @@ impl<'a> Turns<'a> {
                 self.given_up.extend(sizes);
                 ledger.lacks(name, Some((dtype, None)), &reason)
             }
-            Answer::Over { reason, wrong } => {
+            Answer::Over(trouble) => {
                 if name == OURS {
-                    return Err(ours_failed(&reason, wrong));
+                    return Err(ours_failed(trouble));
                 }
-                if wrong {
-                    // What it timed before was of the same code.
-                    ledger.forget(what);
-                }
-                self.given_up.insert((index, dtype, bytes));
-                ledger.lacks(name, Some((dtype, Some(bytes))), &reason)?;
+                self.gave_up(index, what, trouble, ledger)?;
                 self.restart(index, ledger)?;
                 self.flag = round_trip::measure(&self.job.cpus)?;
                 Ok(())
             }
         }
+    }
+
+    /// A peer is gone. What took for ever at one size will at larger ones; what is wrong at one may be right at others.
+    fn gave_up(&mut self, index: usize, what: What, trouble: Trouble, ledger: &mut Ledger<'_>) -> Result<(), CliError> {
+        let at = |bytes| Some((what.dtype, Some(bytes)));
+        self.given_up.insert((index, what.dtype, what.bytes));
+        ledger.lacks(what.peer, at(what.bytes), &trouble.reason)?;
+        match trouble.how {
+            // What it timed there before was of the same code.
+            How::Wrong => ledger.forget(what),
+            How::Failed => {}
+            How::Hung => {
+                for &bytes in self.job.sizes.iter().filter(|&&bytes| bytes > what.bytes) {
+                    self.given_up.insert((index, what.dtype, bytes));
+                    let reason = format!("it is not tried, since it hung at {} bytes", what.bytes);
+                    ledger.lacks(what.peer, at(bytes), &reason)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts an engine, also one that is gone, unless that happened before.
@@ -189,7 +205,11 @@ impl<'a> Turns<'a> {
         let name = engine.program.name;
         engine.talk = None;
         if engine.starts >= STARTS {
-            return ledger.lacks(name, None, "it failed again, and is not asked any more");
+            return ledger.lacks(
+                name,
+                None,
+                &format!("it failed {STARTS} times, and is not asked any more"),
+            );
         }
         engine.starts += 1;
         match Conversation::start(self.job, self.ranks, self.folder, &engine.program)? {
@@ -198,9 +218,8 @@ impl<'a> Turns<'a> {
                 engine.talk = Some(talk);
                 Ok(())
             }
-            Err(Answer::Over { reason, wrong }) if name == OURS => Err(ours_failed(&reason, wrong)),
-            Err(Answer::Over { reason, .. } | Answer::Missing(reason)) => ledger.lacks(name, None, &reason),
-            Err(Answer::Timed(_)) => ledger.lacks(name, None, "it answered before it was asked"),
+            Err(trouble) if name == OURS => Err(ours_failed(trouble)),
+            Err(trouble) => ledger.lacks(name, None, &trouble.reason),
         }
     }
 
@@ -235,10 +254,11 @@ fn ours(job: &Job) -> Result<Program, CliError> {
     })
 }
 
-fn ours_failed(reason: &str, wrong: bool) -> CliError {
+fn ours_failed(trouble: Trouble) -> CliError {
+    let bug = trouble.how == How::Wrong;
     CliError::Run {
-        cause: format!("the ranks of lanesum: {reason}"),
-        hint: wrong.then(|| "this is a bug: please report it with this output and the model of the CPU".into()),
+        cause: format!("the ranks of lanesum: {}", trouble.reason),
+        hint: bug.then(|| "this is a bug: please report it with this output and the model of the CPU".into()),
         reported: false,
     }
 }
