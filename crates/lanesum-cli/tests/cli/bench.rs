@@ -64,17 +64,7 @@ fn of<'a>(rows: &'a [Value], peer: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn the_host_is_refused_with_what_works_instead() {
-    let output = run(&["bench", "--engine", "host"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("hint: `cargo xtask bench`"),
-        "{}",
-        stderr(&output)
-    );
-    let output = run(&["bench"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("this bench times GPUs"), "{}", stderr(&output));
+fn without_a_driver_gpus_are_refused_with_its_words() {
     let output = run(&["bench", "--engine", "cuda"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("libcuda.so.1"), "{}", stderr(&output));
@@ -83,7 +73,7 @@ fn the_host_is_refused_with_what_works_instead() {
 #[test]
 fn an_error_is_a_line_of_its_own_kind() {
     for (words, code) in [
-        (&["bench", "--engine", "host", "--json"][..], 2),
+        (&["bench", "--engine", "cuda", "--peers", "mpich", "--json"][..], 2),
         (&["bench", "--engine", "cuda", "--json"], 1),
     ] {
         let output = run(words);

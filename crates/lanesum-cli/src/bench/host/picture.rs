@@ -7,11 +7,15 @@ use super::row::{OURS, Row};
 use crate::bench::plot::{Dot, Line, Panel, Picture};
 use crate::bench::record::{cpu_model, today};
 
-/// All rows of regimes that compare; of the others only where there is nothing else.
+/// All rows of regimes that compare; of the others what is nowhere else.
 pub fn of(rows: &[Row]) -> Picture {
-    let compares = rows.iter().any(|row| row.regime.compares());
+    let key = |row: &Row| (row.ranks, row.dtype, row.bytes, row.peer, row.buffers);
+    let elsewhere = |row: &Row| {
+        let same = |other: &Row| other.regime.compares() && key(other) == key(row);
+        rows.iter().any(same)
+    };
     let mut panels: Vec<((usize, Dtype, Regime), Panel)> = Vec::new();
-    for row in rows.iter().filter(|row| row.regime.compares() == compares) {
+    for row in rows.iter().filter(|row| row.regime.compares() || !elsewhere(row)) {
         let key = (row.ranks, row.dtype, row.regime);
         let place = panels.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
             panels.push((

@@ -69,3 +69,14 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
 pub fn words<const N: usize>(words: [&dyn AsRef<OsStr>; N]) -> Vec<OsString> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
+
+/// This program's own launcher, for programs that no other is needed for.
+pub fn launcher(flags: &[&str]) -> Result<Vec<OsString>, CliError> {
+    let this = std::env::current_exe().map_err(|source| CliError::System {
+        what: "find the path of this program".into(),
+        source,
+    })?;
+    let mut launcher = words([&this, &"launch"]);
+    launcher.extend(flags.iter().map(OsString::from));
+    Ok(launcher)
+}

@@ -12,7 +12,7 @@ use super::peers::Peers;
 use super::rank::Assignment;
 use super::round_trip::{self, Regime};
 use super::row::{OURS, Point, What};
-use super::tool::words;
+use super::tool::{launcher, words};
 use crate::errors::CliError;
 use crate::progress::Progress;
 
@@ -236,19 +236,16 @@ impl<'a> Turns<'a> {
 
 /// Our own ranks: this program, started by its own launcher.
 fn ours(job: &Job) -> Result<Program, CliError> {
-    let this = std::env::current_exe().map_err(|source| CliError::System {
-        what: "find the path of this program".into(),
-        source,
-    })?;
     let assignment = Assignment {
         algorithm: job.algorithm,
         bytes: job.sizes.last().copied().unwrap_or_default(),
     };
-    let deadline = job.deadline.as_millis().to_string();
+    let before = launcher(&["--deadline-ms", &job.deadline.as_millis().to_string()])?;
+    let this = before.first().cloned().unwrap_or_default();
     Ok(Program {
         name: OURS,
-        before: words([&this, &"launch", &"--deadline-ms", &deadline]),
         after: words([&"--", &this, &"bench-host-rank", &serde_json::to_string(&assignment)?]),
+        before,
         variables: vec![],
         brand: OURS,
     })

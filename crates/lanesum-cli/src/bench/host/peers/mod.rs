@@ -5,6 +5,7 @@
 //! is missing, with the reason.
 
 mod mpi;
+mod others;
 
 use super::conversation::Program;
 use super::folder::Folder;
@@ -15,6 +16,9 @@ use mpi::Mpi;
 
 /// The peers, in the order in which they are told.
 pub const NAMES: [&str; 6] = ["openmpi", "openmpi_ucx", "mpich", "impi", "oneccl", "gloo"];
+
+/// A program, or why there is none.
+type Found = Result<Program, String>;
 
 /// The peers of a job.
 pub struct Peers {
@@ -43,7 +47,9 @@ impl Peers {
                 "openmpi_ucx" => mpi.openmpi("openmpi_ucx", &mpi::UCX)?,
                 "mpich" => mpi.mpich()?,
                 "impi" => mpi.intel()?,
-                other => Err(format!("{other} is not part of this bench yet")),
+                "oneccl" => others::oneccl(job, folder)?,
+                "gloo" => others::gloo(job, folder)?,
+                other => Err(format!("{other} is no peer of the host")),
             };
             match found {
                 Ok(program) => peers.programs.push(program),
@@ -52,4 +58,8 @@ impl Peers {
         }
         Ok(peers)
     }
+}
+
+fn not_there(library: &str, looked_for: &str, name: &str) -> String {
+    format!("there is no {library}: {looked_for} were looked for; `cargo xtask peers {name}` installs it")
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::{Found, not_there};
 use crate::bench::host::conversation::Program;
 use crate::bench::host::folder::Folder;
 use crate::bench::host::job::Job;
@@ -28,9 +29,6 @@ pub const UCX: [&str; 11] = [
     "-x",
     "UCX_TLS=self,sm",
 ];
-
-/// A program, or why there is none.
-type Found = Result<Program, String>;
 
 /// An installation.
 struct Place {
@@ -182,8 +180,4 @@ impl Place {
             launcher,
         }
     }
-}
-
-fn not_there(library: &str, looked_for: &str, name: &str) -> String {
-    format!("there is no {library}: {looked_for} were looked for; `cargo xtask peers {name}` installs it")
 }

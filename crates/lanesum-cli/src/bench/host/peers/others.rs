@@ -1,0 +1,89 @@
+//! Peers that are no MPI: their ranks are started by `lanesum launch`, as ours are.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::Found;
+use crate::bench::host::conversation::Program;
+use crate::bench::host::folder::Folder;
+use crate::bench::host::job::Job;
+use crate::bench::host::tool::{self, in_path, launcher, words};
+use crate::errors::CliError;
+
+const GLOO: &str = include_str!("../../../../../../benches/engines/host/gloo_all_reduce.py");
+const ONECCL: &str = include_str!("../../../../../../benches/engines/host/oneccl_all_reduce.cpp");
+
+/// Gloo: that of `cargo xtask peers` if it is there, else that of the job's Python.
+pub fn gloo(job: &Job, folder: &Folder) -> Result<Found, CliError> {
+    let own = job.peers_dir.as_ref().map(|peers| peers.join("gloo/bin/python3"));
+    let python = own
+        .filter(|python| python.is_file())
+        .unwrap_or_else(|| job.python.clone());
+    let question = "import torch.distributed as d; assert d.is_gloo_available(), 'error: this PyTorch has no Gloo'";
+    if let Err(reason) = tool::run(folder, &words([&python, &"-c", &question]))? {
+        return Ok(Err(reason));
+    }
+    let script = folder.write("gloo_all_reduce.py", GLOO)?;
+    Ok(Ok(Program {
+        name: "gloo",
+        before: launcher(&[])?,
+        after: words([&"--", &python, &script]),
+        variables: vec![("GLOO_SOCKET_IFNAME", "lo".into())],
+        brand: "Gloo",
+    }))
+}
+
+/// oneCCL: that of `cargo xtask peers`, or the one that its own script has set up.
+pub fn oneccl(job: &Job, folder: &Folder) -> Result<Found, CliError> {
+    let root = std::env::var_os("CCL_ROOT").map(PathBuf::from);
+    let places = [job.peers_dir.as_ref().map(|peers| peers.join("oneccl")), root];
+    let Some(root) = places
+        .into_iter()
+        .flatten()
+        .find(|root| root.join("include/oneapi/ccl.hpp").is_file())
+    else {
+        return Ok(Err(super::not_there(
+            "oneCCL",
+            "CCL_ROOT, which its own setvars.sh sets,",
+            "oneccl",
+        )));
+    };
+    if in_path("c++").is_none() {
+        return Ok(Err("there is no compiler c++ for it".into()));
+    }
+    let source = folder.write("oneccl_all_reduce.cpp", ONECCL)?;
+    let program = folder.path("oneccl");
+    let (include, libraries) = (root.join("include"), root.join("lib"));
+    let mut command = words([
+        &"c++",
+        &"-O3",
+        &"-march=native",
+        &"-std=c++17",
+        &"-I",
+        &include,
+        &"-o",
+        &program,
+        &source,
+    ]);
+    let runtime = format!("-Wl,-rpath,{}", libraries.display());
+    command.extend(words([
+        &"-L",
+        &libraries,
+        &runtime,
+        &"-Wl,--allow-shlib-undefined",
+        &"-l:libccl.so.1",
+        &"-pthread",
+    ]));
+    Ok(tool::run(folder, &command)?.and_then(|_output| {
+        let before = launcher(&[]).map_err(|error| error.to_string())?;
+        let mut after: Vec<OsString> = words([&"--"]);
+        after.push(program.into());
+        Ok(Program {
+            name: "oneccl",
+            before,
+            after,
+            variables: vec![("CCL_WORKER_OFFLOAD", "0".into())],
+            brand: "oneCCL",
+        })
+    }))
+}
