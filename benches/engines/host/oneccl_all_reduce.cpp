@@ -1,6 +1,6 @@
 // oneCCL as an engine of `lanesum bench`: ccl::allreduce by sum, in place, on private buffers, back to back.
 //
-// Usage: lanesum launch -n RANKS -- oneccl_all_reduce FOLDER CPUS SECONDS
+// Usage: mpiexec -n RANKS oneccl_all_reduce FOLDER CPUS SECONDS, with the Intel MPI that its fast transport needs
 //
 // Pipes, orders, answers and the loop are those of mpi_all_reduce.c, which says what they are: change all together.
 #include <oneapi/ccl.hpp>
@@ -191,17 +191,14 @@ ccl::shared_ptr_class<ccl::kvs> met(const std::string &folder, int rank)
 
 int main(int count, char **words)
 {
-    const char *rank_word = std::getenv("RANK"), *world_word = std::getenv("WORLD_SIZE");
+    const char *rank_word = std::getenv("PMI_RANK"), *world_word = std::getenv("PMI_SIZE");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (count != 4 || rank_word == nullptr || world_word == nullptr)
-        end("failed", "usage: lanesum launch -n RANKS -- oneccl_all_reduce FOLDER CPUS SECONDS");
+        end("failed", "usage: mpiexec -n RANKS oneccl_all_reduce FOLDER CPUS SECONDS");
     int rank = std::atoi(rank_word), world = std::atoi(world_word), seconds = std::atoi(words[3]);
     try {
         pin(words[2], rank);
         std::ifstream orders(std::string(words[1]) + "/rank-" + rank_word);
-        // No launcher that it knows: it is told here which of the ranks of this host it is.
-        setenv("CCL_LOCAL_RANK", rank_word, 1);
-        setenv("CCL_LOCAL_SIZE", world_word, 1);
         alarm(unsigned(seconds));
         ccl::init();
         auto store = met(words[1], rank);

@@ -1,6 +1,5 @@
-//! Peers that are no MPI: their ranks are started by `lanesum launch`, as ours are.
+//! Peers that are no MPI.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::Found;
@@ -65,7 +64,7 @@ pub fn oneccl(job: &Job, folder: &Folder) -> Result<Found, CliError> {
         &program,
         &source,
     ]);
-    let runtime = format!("-Wl,-rpath,{}", libraries.display());
+    let runtime = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.display());
     command.extend(words([
         &"-L",
         &libraries,
@@ -74,16 +73,18 @@ pub fn oneccl(job: &Job, folder: &Folder) -> Result<Found, CliError> {
         &"-l:libccl.so.1",
         &"-pthread",
     ]));
-    Ok(tool::run(folder, &command)?.and_then(|_output| {
-        let before = launcher(&[]).map_err(|error| error.to_string())?;
-        let mut after: Vec<OsString> = words([&"--"]);
-        after.push(program.into());
-        Ok(Program {
-            name: "oneccl",
-            before,
-            after,
-            variables: vec![("CCL_WORKER_OFFLOAD", "0".into())],
-            brand: "oneCCL",
-        })
+    let before = words([&root.join("bin/mpiexec")]);
+    let variables = [
+        ("CCL_WORKER_OFFLOAD", "0"),
+        ("CCL_ATL_TRANSPORT", "mpi"),
+        ("I_MPI_FABRICS", "shm"),
+        ("I_MPI_PIN", "0"),
+    ];
+    Ok(tool::run(folder, &command)?.map(|_output| Program {
+        name: "oneccl",
+        before,
+        after: vec![program.into()],
+        variables: variables.map(|(name, value)| (name, value.into())).into(),
+        brand: "oneCCL",
     }))
 }
