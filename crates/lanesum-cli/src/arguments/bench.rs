@@ -15,8 +15,8 @@ pub struct Bench {
     /// How many ranks, or several numbers of them [default: the GPUs or, on the host, the CPUs that this process may use, but 2 to 8]
     #[arg(long, short = 'n', value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(2..=WORLD_MAX as i64))]
     pub ranks: Vec<u8>,
-    /// Bytes that each rank brings to a sum, such as 8KiB or 43008 [default: 1KiB,8KiB,42KiB,256KiB,1MiB,16MiB; on GPUs 8KiB,14KiB,42KiB,
-    /// 128KiB,256KiB,1MiB]
+    /// Bytes that each rank brings to a sum, such as 8KiB or 43008 [default: on the host 1KiB,8KiB,42KiB,256KiB,1MiB,16MiB; on GPUs
+    /// 8KiB,14KiB,42KiB,128KiB,256KiB,1MiB]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
     pub sizes: Vec<u64>,
     /// Type of an element; on the host several too [default: f32; on GPUs bf16]

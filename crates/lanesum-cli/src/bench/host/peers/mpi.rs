@@ -91,18 +91,8 @@ impl<'a> Mpi<'a> {
 
     /// Intel MPI, which has no wrapper that works where pip puts it.
     pub fn intel(&mut self) -> Result<Found, CliError> {
-        let root = std::env::var_os("I_MPI_ROOT").map(PathBuf::from);
-        let places = [self.job.peers_dir.as_ref().map(|peers| peers.join("impi")), root];
-        let Some(root) = places
-            .into_iter()
-            .flatten()
-            .find(|root| root.join("bin/mpiexec").is_file())
-        else {
-            return Ok(Err(not_there(
-                "Intel MPI",
-                "I_MPI_ROOT, which its own setvars.sh sets,",
-                "impi",
-            )));
+        let Some(root) = self.intel_root()? else {
+            return Ok(Err(not_there("Intel MPI", "its mpiexec and include/mpi.h", "impi")));
         };
         let include = format!("-I{}", root.join("include").display());
         let mut compiler = words([&"cc", &include]);
@@ -118,6 +108,23 @@ impl<'a> Mpi<'a> {
         let before = words([&place.launcher]);
         let variables = vec![("I_MPI_FABRICS", "shm".into()), ("I_MPI_PIN", "0".into())];
         self.program("impi", &place, before, variables, "Intel")
+    }
+
+    /// Where it is installed: with the other peers, or around a launcher in PATH that says so.
+    fn intel_root(&self) -> Result<Option<PathBuf>, CliError> {
+        let own = self.job.peers_dir.as_ref().map(|peers| peers.join("impi"));
+        let whole = |root: &PathBuf| root.join("bin/mpiexec").is_file() && root.join("include/mpi.h").is_file();
+        if let Some(root) = own.filter(whole) {
+            return Ok(Some(root));
+        }
+        let Some(launcher) = in_path("mpiexec") else {
+            return Ok(None);
+        };
+        let asked = tool::run(self.folder, &words([&launcher, &"--version"]))?;
+        let is_it = asked.is_ok_and(|version| version.contains("Intel"));
+        let launcher = launcher.canonicalize().ok().filter(|_| is_it);
+        let root = launcher.and_then(|launcher| Some(launcher.parent()?.parent()?.to_owned()));
+        Ok(root.filter(whole))
     }
 
     fn program(

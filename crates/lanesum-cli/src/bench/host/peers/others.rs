@@ -32,18 +32,15 @@ pub fn gloo(job: &Job, folder: &Folder) -> Result<Found, CliError> {
     }))
 }
 
-/// oneCCL: that of `cargo xtask peers`, or the one that its own script has set up.
+/// oneCCL, with the Intel MPI beside it.
 pub fn oneccl(job: &Job, folder: &Folder) -> Result<Found, CliError> {
-    let root = std::env::var_os("CCL_ROOT").map(PathBuf::from);
-    let places = [job.peers_dir.as_ref().map(|peers| peers.join("oneccl")), root];
-    let Some(root) = places
-        .into_iter()
-        .flatten()
-        .find(|root| root.join("include/oneapi/ccl.hpp").is_file())
-    else {
+    let root = job.peers_dir.as_ref().map(|peers| peers.join("oneccl"));
+    let parts = ["include/oneapi/ccl.hpp", "bin/mpiexec"];
+    let whole = |root: &PathBuf| parts.iter().all(|part| root.join(part).is_file());
+    let Some(root) = root.filter(whole) else {
         return Ok(Err(super::not_there(
             "oneCCL",
-            "CCL_ROOT, which its own setvars.sh sets,",
+            "oneccl in the folder of peers and its parts",
             "oneccl",
         )));
     };
