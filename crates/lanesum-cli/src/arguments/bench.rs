@@ -71,6 +71,42 @@ pub struct Bench {
     pub commit: Option<String>,
 }
 
+/// What stands below the options.
+pub const EXAMPLES: &str = "\
+Examples:
+  lanesum bench --engine host --plot host.svg
+  lanesum bench --engine host --ranks 2,4 --dtype f32,bf16 --peers impi,mpich,openmpi
+  lanesum bench --engine cuda --ranks 2,4,8
+  lanesum bench --engine cuda --graph --sizes 8KiB,43008 --peers none
+  lanesum bench --engine cuda --peers flashinfer_vllm,torch_symm_mem --python ./venv/bin/python3
+  lanesum bench --engine cuda --json --record gpu.json
+
+On the host, calls in place and back to back are timed one by one, on the slowest rank; lanesum from private and from shared buffers.
+All engines of a run take turns, round after round, each rank on a core of its own if there are enough.
+Cores of a rented machine move: the flag round trip between those of ranks 0 and 1 is measured around every turn, and only rounds
+are put together and compared in which they were all near each other (below 250 ns) or all far. The others are moved or busy.
+Every element of a sum is compared before and after each turn, on every rank. A peer that is wrong, hangs or dies costs its own rows.
+MPI libraries are looked for in the folder of --peers-dir, then in PATH; the program that times them is compiled for each.
+
+On GPUs, graphs and eager calls are both timed unless one is named; floors and guards are timed in graphs.
+The result of every call is compared before and after it is timed: bit for bit with a plain reference; a peer's with sums in double precision.
+A time is the device's for one replay of a graph of 122 calls, on the slowest rank, divided by its calls; all ranks begin together.
+The floor is one word to each peer and one from each, measured in the same run.
+Where a size would take minutes, less is timed, and a warning says so first. As a rule ranks share a GPU without CUDA MPS then.
+
+With --json each line is an object of a `kind`:
+  row      our sums; on the host also those of peers, named by `peer`
+  peer     on GPUs: other people's
+  guard    on GPUs: ours without some
+  floor    on GPUs: what none beats
+  missing  what was not timed, and why
+  error    the last line of a run that fails
+Lines come as soon as they are known, rows of the host when all rounds of a number of ranks are through.
+So does the record, which says \"complete\": true only in the end.
+
+Exit code: 0 if all of our results were right, whatever peers did; 2 for bad arguments;
+1 if a result was wrong, a rank was lost or there is no GPU for --engine cuda; 128 + the number of a signal.";
+
 /// Which peers to time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerChoice {

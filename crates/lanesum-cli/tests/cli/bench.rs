@@ -304,6 +304,26 @@ fn the_table_says_that_it_is_a_stand_in() {
 }
 
 #[test]
+fn a_plot_has_panels_for_graphs_and_for_calls_without() {
+    let machine = Machine::new(&Config::new());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bench.svg");
+    let output = machine.run(&small(&["--ranks=2", "--peers=none", "--plot", file.to_str().unwrap()]));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    for label in [
+        "All-reduce on GPUs, bf16, by sum",
+        "2 ranks, graph",
+        "2 ranks, eager",
+        "lanesum",
+        "flag round (floor)",
+    ] {
+        assert_eq!(svg.matches(&format!(">{label}</text>")).count(), 1, "{label}: {svg}");
+    }
+    assert!(svg.contains("ON A STAND-IN"), "{svg}");
+}
+
+#[test]
 fn peers_stand_beside_ours() {
     let body = r#"
 echo '{"event": "begin", "peer": "flashinfer_vllm"}'

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{all_die, finish, lanesum, run, stderr, stdout};
+use super::common::{PATIENCE, all_die, await_ranks, children_of, finish, lanesum, run, signal, start, stderr, stdout};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -186,7 +187,15 @@ fn a_right_peer_stands_beside_ours() {
         (&document["complete"], &document["commit"]),
         (&json!(true), &json!("0123456789ab"))
     );
-    assert_eq!(document["versions"]["openmpi"], "Open MPI v0, a fake");
+    let engine = &document["engines"]["openmpi"];
+    assert_eq!(engine["version"], "Open MPI v0, a fake");
+    assert!(
+        engine["started"]
+            .as_str()
+            .unwrap()
+            .starts_with("mpirun.openmpi --bind-to none"),
+        "{engine}"
+    );
     // Two rounds of two sizes: ours in both types and kinds of buffers, the peer's in one.
     assert_eq!(document["points"].as_array().unwrap().len(), 2 * 2 * (2 * 2 + 1));
     let count = document["rows"].as_array().unwrap().len() + document["missing"].as_array().unwrap().len();
@@ -276,6 +285,39 @@ fn a_peer_that_does_not_start_or_is_another_library_is_missing() {
         reason(&with_fake(&folder, &[])),
         "mpicc.openmpi ended with exit code 1: b.c: error: no mpi.h"
     );
+}
+
+/// What was measured before is in the record, which says that it is not all.
+#[test]
+fn one_of_our_ranks_that_is_killed_is_named_and_ends_the_bench() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    let words = "bench --engine host --ranks 2 --sizes 1KiB --rounds 1000 --calls 100 --peers none --json --record";
+    let words: Vec<&str> = words.split(' ').chain([file.to_str().unwrap()]).collect();
+    let child = start(&words);
+    let until = Instant::now() + PATIENCE;
+    while !file.exists() {
+        assert!(Instant::now() < until, "the first round has no end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let launcher = children_of(child.id())[0];
+    let ranks = await_ranks(launcher, 2);
+    signal(ranks[1].1, Signal::KILL);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let told = lines(&stdout(&output));
+    let last = told.last().unwrap();
+    assert_eq!(last["kind"], "error", "{last}");
+    assert!(last["error"].as_str().unwrap().contains("rank 1"), "{last}");
+    assert!(told.iter().any(|line| line["kind"] == "row"), "{told:?}");
+    let document: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(document["complete"], false);
+    assert!(
+        document["error"].as_str().unwrap().contains("rank 1"),
+        "{}",
+        document["error"]
+    );
+    assert!(all_die([launcher, ranks[0].1, ranks[1].1]));
 }
 
 #[test]

@@ -103,10 +103,15 @@ pub fn signal(pid: u32, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("it is there");
 }
 
+/// The processes that this one started itself.
+pub fn children_of(parent: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// The processes that this one started itself, with their ranks.
 pub fn ranks_of(parent: u32) -> Vec<(usize, u32)> {
-    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-    let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let pids = children_of(parent).into_iter();
     let mut ranks: Vec<_> = pids.filter_map(|pid| Some((rank_of(pid)?, pid))).collect();
     ranks.sort_unstable();
     ranks

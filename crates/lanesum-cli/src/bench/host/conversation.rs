@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use super::folder::Folder;
 use super::job::Job;
 use super::said::{Said, Timed, heard};
+use crate::bench::record::without_folders;
 use crate::errors::CliError;
 use crate::spawn::{Change, Ending, Event, Team, read_lines, this_program, without_identity};
 
@@ -41,6 +42,19 @@ pub struct Program {
     pub variables: Vec<(&'static str, OsString)>,
     /// A word without which a version is not its own.
     pub brand: &'static str,
+}
+
+impl Program {
+    /// How it is started, for people: variables, launcher and flags, without the folders of this machine.
+    pub fn told(&self) -> String {
+        let lossy = |word: &OsString| word.to_string_lossy().into_owned();
+        let variables = self
+            .variables
+            .iter()
+            .map(|(name, value)| format!("{name}={}", lossy(value)));
+        let words: Vec<String> = variables.chain(self.before.iter().map(lossy)).collect();
+        without_folders(&words.join(" "))
+    }
 }
 
 /// One turn.
@@ -132,7 +146,7 @@ impl Conversation {
                 Err(failed(format!("it is another library, {version}")))
             }
             Ok(Said::Ready { ranks: found, version }) if found == ranks => {
-                conversation.version = version;
+                conversation.version = version.split_whitespace().collect::<Vec<_>>().join(" ");
                 Ok(conversation)
             }
             Ok(Said::Ready { ranks: found, .. }) => Err(failed(format!("{found} ranks met instead of {ranks}"))),
@@ -292,6 +306,18 @@ pub fn telling_line(log: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_told_without_folders() {
+        let program = Program {
+            name: "impi",
+            before: vec!["/a/b/mpiexec".into(), "--flag".into(), "vader,self".into()],
+            after: vec!["/tmp/c".into()],
+            variables: vec![("I_MPI_FABRICS", "shm".into())],
+            brand: "Intel",
+        };
+        assert_eq!(program.told(), "I_MPI_FABRICS=shm mpiexec --flag vader,self");
+    }
 
     #[test]
     fn the_line_that_tells_is_the_first_error_or_the_last_line() {

@@ -3,6 +3,7 @@
 use lanesum_plan::Dtype;
 use serde_json::{Value, json};
 
+use super::conversation::Program;
 use super::job::Job;
 use super::row::{Missing, Point, Row, What, summarised};
 use super::{picture, table};
@@ -27,13 +28,24 @@ impl Found {
     }
 }
 
+/// An engine that was there.
+#[derive(Debug)]
+pub struct Met {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// What it calls itself.
+    pub version: String,
+    /// How it was started.
+    pub started: String,
+}
+
 /// What was found, by number of ranks, and where it is kept.
 pub struct Ledger<'a> {
     job: &'a Job,
     commit: Option<String>,
     all: Vec<Found>,
-    /// What the engines call themselves.
-    versions: Vec<(&'static str, String)>,
+    /// The engines that were there.
+    engines: Vec<Met>,
 }
 
 impl<'a> Ledger<'a> {
@@ -47,7 +59,7 @@ impl<'a> Ledger<'a> {
             job,
             commit: job.commit.clone().or_else(of_git),
             all: Vec::new(),
-            versions: Vec::new(),
+            engines: Vec::new(),
         })
     }
 
@@ -60,9 +72,13 @@ impl<'a> Ledger<'a> {
     }
 
     /// An engine is there.
-    pub fn met(&mut self, name: &'static str, version: &str) {
-        if !self.versions.iter().any(|(other, _)| *other == name) {
-            self.versions.push((name, version.to_owned()));
+    pub fn met(&mut self, program: &Program, version: &str) {
+        if !self.engines.iter().any(|met| met.name == program.name) {
+            self.engines.push(Met {
+                name: program.name,
+                version: version.to_owned(),
+                started: program.told(),
+            });
         }
     }
 
@@ -105,7 +121,7 @@ impl<'a> Ledger<'a> {
         };
         let rows = found.rows();
         if !self.job.json {
-            return say(&table::of(self.job, found, &rows, &self.versions));
+            return say(&table::of(self.job, found, &rows, &self.engines));
         }
         rows.iter()
             .try_for_each(|row| say(&format!("{}\n", serde_json::to_string(row)?)))
@@ -145,20 +161,18 @@ impl<'a> Ledger<'a> {
     }
 
     fn document(&self, state: &State) -> Value {
-        let versions: serde_json::Map<String, Value> = self
-            .versions
-            .iter()
-            .map(|(name, version)| ((*name).to_owned(), json!(version)))
-            .collect();
+        let told = |met: &Met| json!({"version": met.version, "started": met.started});
+        let engines = self.engines.iter().map(|met| (met.name.to_owned(), told(met)));
+        let engines: serde_json::Map<String, Value> = engines.collect();
         let rows: Vec<Row> = self.all.iter().flat_map(Found::rows).collect();
         let missing: Vec<_> = self.all.iter().flat_map(|found| &found.missing).collect();
         let points = self
             .all
             .iter()
-            .flat_map(|found| found.points.iter().map(|point| told(found.ranks, point)));
+            .flat_map(|found| found.points.iter().map(|point| in_short(found.ranks, point)));
         let findings = json!({
             "settings": settings(self.job),
-            "versions": versions,
+            "engines": engines,
             "rows": rows,
             "points": points.collect::<Vec<_>>(),
             "missing": missing,
@@ -168,7 +182,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// A turn, on one line: there are hundreds.
-fn told(ranks: usize, point: &Point) -> Value {
+fn in_short(ranks: usize, point: &Point) -> Value {
     let what = &point.what;
     let [before, after] = point
         .round_trip_ns

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::job::Job;
-use super::ledger::Found;
+use super::ledger::{Found, Met};
 use super::round_trip::Regime;
 use super::row::{OURS, Row};
 use crate::bench::record::cpu_model;
 use crate::progress::grouped;
 
 /// The table of one number of ranks.
-pub fn of(job: &Job, found: &Found, rows: &[Row], versions: &[(&str, String)]) -> String {
+pub fn of(job: &Job, found: &Found, rows: &[Row], engines: &[Met]) -> String {
     let mut text = head(job, found, rows);
     for dtype in &job.dtypes {
         let of_dtype: Vec<&Row> = rows.iter().filter(|row| row.dtype == *dtype).collect();
@@ -24,7 +24,7 @@ pub fn of(job: &Job, found: &Found, rows: &[Row], versions: &[(&str, String)]) -
             }
         }
     }
-    foot(&mut text, found, versions);
+    foot(&mut text, found, engines);
     text
 }
 
@@ -104,10 +104,12 @@ fn name(row: &Row) -> String {
     }
 }
 
-fn foot(text: &mut String, found: &Found, versions: &[(&str, String)]) {
+fn foot(text: &mut String, found: &Found, engines: &[Met]) {
     text.push('\n');
-    for (name, version) in versions.iter().filter(|(name, _)| *name != OURS) {
-        writeln!(text, "  {name}: {version}").unwrap_or_default();
+    for met in engines.iter().filter(|met| met.name != OURS) {
+        // What follows the first comma is of who built it.
+        let version = met.version.split(',').next().unwrap_or_default();
+        writeln!(text, "  {}: {version}", met.name).unwrap_or_default();
     }
     for missing in &found.missing {
         let dtype = missing.dtype.map_or_else(String::new, |dtype| format!(", {dtype}"));
@@ -118,4 +120,106 @@ fn foot(text: &mut String, found: &Found, versions: &[(&str, String)]) {
     }
     text.push_str("  checked: every element of a sum before and after each turn, on every rank\n");
     text.push_str("  x peer: the median over that of the fastest peer, among rounds that are all near or all far\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use lanesum_plan::{Buffers, Dtype};
+
+    use super::*;
+    use crate::bench::host::row::{Missing, Point, What};
+    use crate::bench::host::said::Timed;
+
+    fn point(peer: &'static str, regime: Regime, p50: f64) -> Point {
+        Point {
+            what: What {
+                peer,
+                buffers: Buffers::Private,
+                dtype: Dtype::F32,
+                bytes: 43_008,
+            },
+            round: 1,
+            regime,
+            round_trip_ns: [Some(130.0), Some(130.0)],
+            calls: 10,
+            timed: Timed {
+                p50,
+                p99: 9.0,
+                algorithm: (peer == OURS).then(|| "one_shot_pull".into()),
+            },
+        }
+    }
+
+    #[test]
+    fn ours_stand_first_and_peers_from_the_fastest_on() {
+        let found = Found {
+            ranks: 3,
+            points: vec![
+                point("mpich", Regime::Near, 8.0),
+                point("impi", Regime::Near, 4.0),
+                point(OURS, Regime::Near, 5.0),
+                point(OURS, Regime::Busy, 50.0),
+            ],
+            missing: vec![Missing::new(
+                "gloo",
+                3,
+                Some((Dtype::F32, Some(43_008))),
+                "it hangs".into(),
+            )],
+        };
+        let engines = [Met {
+            name: "impi",
+            version: "Intel(R) MPI 1, built by somebody".into(),
+            started: "mpiexec".into(),
+        }];
+        let text = of(&Job::made_up(), &found, &found.rows(), &engines);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let at = |words: &[&str]| {
+            lines
+                .iter()
+                .position(|line| line[..] == *words)
+                .unwrap_or_else(|| panic!("{text}"))
+        };
+        let ours = at(&[
+            "43,008",
+            "near",
+            "lanesum,",
+            "private",
+            "(one_shot_pull)",
+            "5.00",
+            "9.00",
+            "5.00..5.00",
+            "1",
+            "1.25",
+        ]);
+        assert_eq!(
+            at(&["impi", "4.00", "9.00", "4.00..4.00", "1", "1.00"]),
+            ours + 1,
+            "{text}"
+        );
+        assert_eq!(
+            at(&["mpich", "8.00", "9.00", "8.00..8.00", "1", "2.00"]),
+            ours + 2,
+            "{text}"
+        );
+        at(&[
+            "43,008",
+            "busy",
+            "lanesum,",
+            "private",
+            "(one_shot_pull)",
+            "50.00",
+            "9.00",
+            "50.00..50.00",
+            "1",
+        ]);
+        for words in [
+            "flag round trip near 130 ns",
+            "more ranks than CPUs",
+            "  impi: Intel(R) MPI 1\n",
+            "not timed: gloo, f32, 43,008 bytes: it hangs",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
 }

@@ -214,7 +214,7 @@ impl<'a> Turns<'a> {
         engine.starts += 1;
         match Conversation::start(self.job, self.ranks, self.folder, &engine.program)? {
             Ok(talk) => {
-                ledger.met(name, &talk.version);
+                ledger.met(&engine.program, &talk.version);
                 engine.talk = Some(talk);
                 Ok(())
             }
