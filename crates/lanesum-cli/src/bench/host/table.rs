@@ -82,7 +82,8 @@ fn section(text: &mut String, rows: &[&Row]) {
             0 => (grouped(row.bytes), row.regime.name()),
             _ => (String::new(), ""),
         };
-        let ratio = row.ratio_to_best_peer.map(|ratio| format!("{ratio:.2}"));
+        let places = |ratio: f64| if ratio < 0.1 { 4 } else { 2 };
+        let ratio = row.ratio_to_best_peer.map(|ratio| format!("{ratio:.*}", places(ratio)));
         let line = format!(
             "  {bytes:>11}  {regime:<8} {:<34} {:>9.2} {:>9.2}  {:<19} {:>6} {:>7}",
             name(row),

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 /// A turn's timed calls take about so many microseconds, unless they are very fast or very slow.
 const TURN_US: f64 = 100_000.0;
 const MOST_CALLS: u32 = 20_000;
-const FEWEST_CALLS: u32 = 5;
+const FEWEST_CALLS: u32 = 3;
 /// Before it is known how fast an engine is, a turn moves about so many bytes, in few calls: spinning ranks that share a CPU may need
 /// a second for one.
 const PILOT_BYTES: u64 = 16 << 20;
