@@ -106,15 +106,14 @@ impl Engine {
             world: world.get(),
         };
         let member = Member::new(segment, rank.index()).ok_or(outside)?;
-        let geometry = member.segment().geometry();
-        let (first, turns) = (Epoch::new(geometry.first_epoch()), Turns::new(geometry.mailbox()));
+        let first = Epoch::new(member.segment().geometry().first_epoch());
         Ok(Self {
             member,
             reducer,
             rank,
             world,
             epoch: Cell::new(first),
-            turns: Cell::new(turns),
+            turns: Cell::new(Turns::default()),
             chunks: Cell::new(0),
             deadline: Cell::new(deadline),
             pace,
@@ -178,6 +177,12 @@ impl Engine {
     #[inline]
     pub(crate) fn pass(&self, bytes: usize) {
         self.turns.set(self.turns.get().passed(bytes));
+    }
+
+    /// The peers have answered in the first `bytes`, and each writer has read that: see [`Turns::answered`].
+    #[inline]
+    pub(crate) fn answer(&self, bytes: usize) {
+        self.turns.set(self.turns.get().answered(bytes));
     }
 
     /// Where this rank writes a run for a peer to read.

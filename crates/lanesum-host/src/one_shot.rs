@@ -1,6 +1,6 @@
 //! One shot: every rank reads every rank's input and sums all of it.
 //!
-//! Bytes for each rank: (W - 1) S written to mailboxes (private buffers), as much read from peers, one wait for the slowest.
+//! Bytes for each rank: (W - 1) S written to mailboxes, as much read from peers, one wait for the slowest.
 
 use lanesum_plan::{Announced, OneShotPull, Request, WORLD_MAX};
 use lanesum_segment::{Phase, Run};

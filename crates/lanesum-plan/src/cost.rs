@@ -22,8 +22,8 @@
 //!
 //! **A transfer** moves a line from the cache of the core that wrote it to that of the one that reads it. Mailboxes change
 //! hands in such a way that this is all that ever happens to their lines. A buffer that is read in place is written again
-//! by its owner, who must first take each line back. One shot in place spares W - 1 copies for that, and is taken for
-//! shared buffers of four ranks and more, where that is less; two shots would spare one copy.
+//! by its owner, who must first take each line back, and another wait says when it may. One shot in place spares W - 1
+//! copies for that, but where these are more, two shots are faster than both: it is for who insists on one shot.
 //!
 //! **More ranks than cores.** Work is then divided over the cores, and a wait hands the core on until all the ranks that
 //! share it have run: each of `c` ranks may give way to `c - 1` others. Where the cores are not known, the model counts one
@@ -53,7 +53,7 @@
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
 use crate::gates::in_place;
-use crate::{AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, WorldSize};
+use crate::{AlgorithmChoice, AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, PathChoice, Policy, WorldSize};
 
 /// A line from one core to another, in microseconds.
 const FLAG_US: f64 = 0.065;
@@ -132,6 +132,7 @@ pub struct CostModel {
     world: WorldSize,
     cores: Option<usize>,
     link: Link,
+    policy: Policy,
 }
 
 /// The counts of the table above, for one byte and one chunk.
@@ -152,19 +153,23 @@ impl CostModel {
             world,
             cores,
             link: Link::Pcie,
+            policy: Policy {
+                algorithm: AlgorithmChoice::Auto,
+                path: PathChoice::Auto,
+            },
         }
+    }
+
+    /// The same for what the user wants: who insists on one shot has shared buffers read in place.
+    #[must_use]
+    pub const fn under(self, policy: Policy) -> CostModel {
+        CostModel { policy, ..self }
     }
 
     /// The same with this between the GPUs.
     #[must_use]
     pub const fn over(self, link: Link) -> CostModel {
         CostModel { link, ..self }
-    }
-
-    /// Whether W - 1 copies take longer than taking a buffer's lines back.
-    pub(crate) fn in_place_pays(&self) -> bool {
-        let peers = self.world.get() as f64 - 1.0;
-        peers * COPY_US > TRANSFER_US
     }
 
     /// What lies between the GPUs.
@@ -242,7 +247,7 @@ impl CostModel {
         let (copied, transferred, added, waits, reads) = match algorithm {
             AlgorithmName::Alone => (0.0, 0.0, 1.0, 0.0, 0.0),
             AlgorithmName::HeaderOnly => (0.0, 0.0, 0.0, 1.0, 0.0),
-            AlgorithmName::OneShotPull if in_place(buffers, self) => (0.0, peers + 1.0, world, 2.0, 1.0),
+            AlgorithmName::OneShotPull if in_place(buffers, self.policy) => (0.0, peers + 1.0, world, 2.0, 1.0),
             AlgorithmName::OneShotPull => (peers, peers, world, 1.0, 1.0),
             AlgorithmName::TwoShotPull => (2.0 * peers / world, 2.0 * peers / world, 1.0, 2.0, 2.0),
             AlgorithmName::OneShotPush | AlgorithmName::TwoShotPush => return None,

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::LINE;
 use crate::closed::closed_words;
-use crate::cost::CostModel;
-use crate::{Buffers, Dtype, Elements, Limits, WorldSize};
+use crate::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Policy, WorldSize};
 
 mod device;
 
@@ -171,11 +170,14 @@ pub(crate) fn two_shot_fit(limits: Limits, dtype: Dtype, peers: Peers) -> Option
     })
 }
 
-/// Are one shot's inputs read where they are? Those in shared memory can be, and are where the model finds that faster.
-pub(crate) fn in_place(buffers: Buffers, model: &CostModel) -> bool {
-    match buffers {
-        Buffers::Shared => model.in_place_pays(),
-        Buffers::Private | Buffers::Device => false,
+/// Are one shot's inputs read where they are? Those in shared memory can be, and are where the user insists on one shot: the
+/// model finds mailboxes or two shots faster at every length and world.
+pub(crate) fn in_place(buffers: Buffers, policy: Policy) -> bool {
+    match (buffers, policy.algorithm) {
+        (Buffers::Shared, AlgorithmChoice::Only(AlgorithmName::OneShotPull)) => true,
+        (Buffers::Shared | Buffers::Private | Buffers::Device, AlgorithmChoice::Auto | AlgorithmChoice::Only(_)) => {
+            false
+        }
     }
 }
 

@@ -91,7 +91,9 @@ impl Plan {
         let gpus = topology.gpus.as_ref();
         let proven = gates::proven(gpus, world, policy.path);
         let path = proven.as_ref().map_or(Path::Peer, |proven| proven.path());
-        let model = CostModel::new(world, topology.cores()).over(Link::along(path, gpus));
+        let model = CostModel::new(world, topology.cores())
+            .over(Link::along(path, gpus))
+            .under(policy);
         let standing = match gates::company(world) {
             Err(single) => Standing::Alone(single),
             Ok(peers) => Standing::Among(

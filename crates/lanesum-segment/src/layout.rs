@@ -209,13 +209,6 @@ impl Geometry {
         self.pair_offset((from * (self.world - 1) + place) as u64)
     }
 
-    /// Where the mailboxes from this rank start and end.
-    #[cfg(not(loom))]
-    pub(crate) const fn mailboxes_from(&self, rank: usize) -> core::ops::Range<u64> {
-        let peers = self.world - 1;
-        self.pair_offset((rank * peers) as u64)..self.pair_offset(((rank + 1) * peers) as u64)
-    }
-
     pub(crate) const fn arena_offset(&self, rank: usize) -> u64 {
         self.pair_offset((self.world * (self.world - 1)) as u64) + rank as u64 * self.shared
     }

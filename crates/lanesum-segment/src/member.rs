@@ -60,7 +60,7 @@ impl Member {
         self.peers
     }
 
-    /// Posts this rank's line of `epoch`. What the rank wrote to its staging half before becomes visible
+    /// Posts this rank's line of `epoch`. What the rank wrote to mailboxes before becomes visible
     /// to each peer that sees the header.
     #[inline]
     pub fn announce(&self, epoch: Epoch, announcement: &Announcement) {
@@ -90,7 +90,7 @@ impl Member {
         }
     }
 
-    /// Says that this rank's shard of `epoch` is summed in its staging.
+    /// Says that this rank's shard of `epoch` is summed, in every peer's mailbox.
     #[inline]
     pub fn post_result(&self, epoch: Epoch) {
         let line = &self.segment.control(self.rank).lines[epoch.parity()];
@@ -112,7 +112,7 @@ impl Member {
 
     /// Tells the peers why this rank has failed. Only the first call counts. To be called before the rank
     /// writes to its shared buffers again, be it NaN: peers that have read such bytes find this record
-    /// ([`Member::confirm_reads`]). It never writes to its staging again.
+    /// ([`Member::confirm_reads`]). It never writes to a mailbox again.
     pub fn fail(&self, record: &Record) {
         let status = &self.segment.control(self.rank).status;
         if status.word.load(Ordering::Relaxed) == record::LIVE {

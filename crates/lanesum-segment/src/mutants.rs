@@ -58,6 +58,8 @@ mutants! {
     single_line = "single_line";
     /// Ranks do not change places: epoch e + 1 overwrites what a late peer still reads of epoch e.
     kept_turns = "kept_turns";
+    /// Ranks change places after two shots too: epoch e + 1 overwrites sums that a late peer still reads.
+    passed_answers = "passed_answers";
     /// The words of an announcement are written after its header.
     header_before_words = "header_before_words";
     /// A call ends without having seen its peers' headers.

@@ -71,11 +71,13 @@ impl Segment {
         self.at(self.geometry.arena_offset(rank))
     }
 
-    /// Asks the kernel for the pages of the mailboxes from a rank before the first call needs them.
+    /// Asks the kernel for the pages of the mailboxes from a rank, and then of those to it, before the first call needs them.
     pub fn populate(&self, rank: usize) {
-        let own = self.geometry.mailboxes_from(rank);
-        if !own.is_empty() {
-            self.memory.mapping().populate(own.start, own.end - own.start);
+        let peers = || (0..self.geometry.world()).filter(move |peer| *peer != rank);
+        let pairs = peers().map(|peer| (rank, peer)).chain(peers().map(|peer| (peer, rank)));
+        for (from, to) in pairs {
+            let start = self.geometry.mailbox_offset(from, to);
+            self.memory.mapping().populate(start, self.geometry.mailbox());
         }
     }
 

@@ -6,23 +6,19 @@
 //! two has read what the other wrote, they change places. An exchange in which the reader also answers in the same lines,
 //! and the writer reads the answer, leaves the places as they are.
 //!
-//! Messages differ in length, so each of 64 blocks of a mailbox has a turn of its own.
+//! Messages differ in length, so each block of a mailbox has a turn of its own. Blocks are short where short messages end
+//! and long where only long ones come: a line each at first, then four from each power of two to the next.
 
 use core::ops::Range;
 
 use crate::layout::LINE;
 use crate::mutants;
 
-/// Blocks of a mailbox, a bit each.
-const BLOCKS: u64 = u64::BITS as u64;
-
 /// Who writes where, for the mailboxes of all pairs at once: what ranks exchange is the same for all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Turns {
     /// A bit for each block: set where the two of a pair have changed places.
-    swapped: u64,
-    /// log2 of the bytes of a block.
-    shift: u32,
+    swapped: u128,
 }
 
 /// A part of every mailbox in which whose turn it is does not change.
@@ -48,46 +44,52 @@ impl Run {
     }
 }
 
+/// Lines that are a block each.
+const SINGLE: usize = 8;
+/// The last block there is a bit for; mailboxes of 64 MiB have 76 blocks.
+const LAST: u32 = u128::BITS - 1;
+
+/// The block of a line.
+#[inline]
+const fn block_of(line: usize) -> u32 {
+    if line < SINGLE {
+        return line as u32;
+    }
+    let octave = line.ilog2();
+    let block = 4 * (octave - 1) + (line >> (octave - 2)) as u32 % 4;
+    if block < LAST { block } else { LAST }
+}
+
+/// The first line of a block.
+#[inline]
+const fn line_of(block: u32) -> usize {
+    if block < SINGLE as u32 {
+        return block as usize;
+    }
+    (4 + (block % 4) as usize) << (block / 4 - 1)
+}
+
 impl Turns {
-    /// At first each rank writes into the mailboxes from it.
-    pub const fn new(mailbox: u64) -> Self {
-        let block = match mailbox.div_ceil(BLOCKS).checked_next_power_of_two() {
-            Some(block) if block > LINE => block,
-            Some(_) | None => LINE,
-        };
-        Self {
-            swapped: 0,
-            shift: block.trailing_zeros(),
-        }
-    }
-
-    /// The blocks that the first `bytes` of a mailbox touch.
-    #[inline]
-    const fn touched(&self, bytes: usize) -> u64 {
-        let blocks = bytes.div_ceil(1 << self.shift) as u32;
-        match 1u64.checked_shl(blocks) {
-            Some(above) => above - 1,
-            None => u64::MAX,
-        }
-    }
-
-    /// The first `bytes` of a mailbox in runs, from the start; no two that follow each other are alike.
+    /// The first `bytes` of a mailbox in runs, from the start; no two that follow each other are alike. At first each rank
+    /// writes into the mailboxes from it.
     #[inline]
     pub fn runs(&self, bytes: usize) -> impl Iterator<Item = Run> + use<> {
-        let Self { swapped, shift } = *self;
+        let Self { swapped } = *self;
         let mut start = 0;
         core::iter::from_fn(move || {
             if start >= bytes {
                 return None;
             }
-            let rest = swapped.checked_shr((start >> shift) as u32).unwrap_or(0);
+            let block = block_of(start / LINE as usize);
+            let rest = swapped >> block;
             let alike = match rest & 1 {
                 1 => rest.trailing_ones(),
                 _ => rest.trailing_zeros(),
             };
-            // Beyond the last block there is nothing: a run that reaches it ends the message.
-            let end = (start >> shift).saturating_add(alike as usize) << shift;
-            let end = if rest == 0 { bytes } else { end.min(bytes) };
+            let end = match block + alike {
+                beyond if beyond > LAST => bytes,
+                next => bytes.min(line_of(next) * LINE as usize),
+            };
             let run = Run {
                 bytes: start..end,
                 swapped: rest & 1 == 1,
@@ -101,12 +103,26 @@ impl Turns {
     #[inline]
     #[must_use]
     pub fn passed(self, bytes: usize) -> Self {
-        if mutants::kept_turns() {
-            return self;
+        match bytes.checked_sub(1) {
+            Some(last) if !mutants::kept_turns() => {
+                let touched = u128::MAX >> (LAST - block_of(last / LINE as usize));
+                Self {
+                    swapped: self.swapped ^ touched,
+                }
+            }
+            Some(_) | None => self,
         }
-        Self {
-            swapped: self.swapped ^ self.touched(bytes),
-            ..self
+    }
+
+    /// After an exchange in which the readers have answered in the first `bytes`, and the writers have read that: they keep
+    /// their places.
+    #[inline]
+    #[must_use]
+    pub fn answered(self, bytes: usize) -> Self {
+        if mutants::passed_answers() {
+            self.passed(bytes)
+        } else {
+            self
         }
     }
 }
@@ -115,51 +131,66 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn told(turns: &Turns, bytes: usize) -> Vec<(Range<usize>, bool)> {
+    fn told(turns: Turns, bytes: usize) -> Vec<(Range<usize>, bool)> {
         turns.runs(bytes).map(|run| (run.bytes, run.swapped)).collect()
     }
 
     #[test]
     fn a_message_is_one_run_as_long_as_lengths_stay_the_same() {
-        let mut turns = Turns::new(1 << 20);
+        let mut turns = Turns::default();
         for swapped in [false, true, false, true] {
-            assert_eq!(told(&turns, 43_008), [(0..43_008, swapped)]);
-            assert_eq!(told(&turns, 0), []);
-            turns = turns.passed(43_008);
+            assert_eq!(told(turns, 43_008), [(0..43_008, swapped)]);
+            assert_eq!(told(turns, 0), []);
+            turns = turns.passed(43_008).passed(0).answered(43_008);
         }
     }
 
     #[test]
     fn each_block_has_its_turn() {
-        // 4096 / 64: a block is a line.
-        let turns = Turns::new(4096).passed(130).passed(64);
-        assert_eq!(
-            told(&turns, 4096),
-            [(0..64, false), (64..192, true), (192..4096, false)]
-        );
-        assert_eq!(told(&turns, 65), [(0..64, false), (64..65, true)]);
+        let turns = Turns::default().passed(130).passed(64);
+        assert_eq!(told(turns, 4096), [(0..64, false), (64..192, true), (192..4096, false)]);
+        assert_eq!(told(turns, 65), [(0..64, false), (64..65, true)]);
         let turns = turns.passed(4096);
-        assert_eq!(told(&turns, 4096), [(0..64, true), (64..192, false), (192..4096, true)]);
-        let turns = turns.passed(4096).passed(100).passed(192);
+        assert_eq!(told(turns, 4096), [(0..64, true), (64..192, false), (192..4096, true)]);
+        // Lines 16 to 19 are a block, and so are 24 to 27.
+        let turns = Turns::default().passed(17 * 64).passed(27 * 64);
         assert_eq!(
-            told(&turns, 4096),
-            [(0..64, false), (64..128, true), (128..4096, false)]
+            told(turns, 4096),
+            [(0..20 * 64, false), (20 * 64..28 * 64, true), (28 * 64..4096, false)]
         );
     }
 
     #[test]
-    fn blocks_cover_mailboxes_of_any_size() {
-        for mailbox in [64, 256, 4032, 4096, 149_760, 1 << 20, (64 << 20) - 64, 64 << 20] {
-            let whole = mailbox as usize;
-            let turns = Turns::new(mailbox);
-            assert_eq!(told(&turns, whole), [(0..whole, false)]);
-            assert_eq!(told(&turns.passed(whole), whole), [(0..whole, true)]);
-            let mixed = turns.passed(whole).passed(1);
-            let runs = told(&mixed, whole);
-            assert_eq!(runs.first().unwrap(), &(0..runs[0].0.end, false));
-            assert_eq!(runs.last().unwrap().0.end, whole);
-            assert!(runs.len() <= 2, "{runs:?}");
+    fn a_short_message_leaves_the_rest_of_a_long_one_its_turn() {
+        for (long, short) in [
+            (43_008, 64),
+            (43_008, 8_192),
+            (14_336, 64),
+            (1 << 20, 43_008),
+            (64 << 20, 1 << 20),
+        ] {
+            let runs = told(Turns::default().passed(long).passed(short), long);
+            let lost = runs[0].0.end - short;
+            assert_eq!(runs, [(0..short + lost, false), (short + lost..long, true)]);
+            assert!(4 * lost <= short, "{lost} of {short} bytes");
         }
+    }
+
+    #[test]
+    fn blocks_follow_one_another() {
+        let lines = (64 << 20) / 64;
+        let mut next = 0;
+        for line in 0..lines {
+            let block = block_of(line);
+            if line == line_of(next) {
+                next += 1;
+            }
+            assert_eq!(block, next - 1, "line {line}");
+        }
+        assert_eq!(next, 76);
+        assert_eq!(block_of(usize::MAX / 64), LAST);
+        let beyond = usize::MAX;
+        assert_eq!(told(Turns::default().passed(beyond), beyond), [(0..beyond, true)]);
     }
 
     #[test]

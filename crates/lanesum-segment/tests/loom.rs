@@ -268,6 +268,7 @@ const CAUGHT_BY: &[(&str, &str)] = &[
     ("relaxed_loss_look", "the_dead_have_kept_their_word"),
     ("single_line", "one_shots_reuse_mailboxes"),
     ("kept_turns", "one_shots_reuse_mailboxes"),
+    ("passed_answers", "two_shots_reuse_mailboxes"),
     ("header_before_words", "a_line_holds_this_epoch_or_the_one_two_before"),
     ("missing_header", "algorithms_mix"),
     ("any_tag", "two_shots_reuse_mailboxes"),

@@ -86,7 +86,7 @@ impl Plan {
     }
 
     fn in_place_finding(&self, buffers: Buffers) -> Finding {
-        let in_place = gates::in_place(buffers, self.model());
+        let in_place = gates::in_place(buffers, self.policy());
         let (answer, evidence) = match buffers {
             Buffers::Shared if in_place => (Answer::Yes, "one shot reads shared buffers where they are"),
             Buffers::Shared => (

@@ -97,7 +97,7 @@ impl Compiler {
         };
         let one = gates::one_shot_fit(self.limits, dtype, self.peers).ok_or_else(|| staging.clone())?;
         let two = gates::two_shot_fit(self.limits, dtype, self.peers).ok_or(staging)?;
-        let one = one.in_place(gates::in_place(buffers, &self.model));
+        let one = one.in_place(gates::in_place(buffers, self.policy));
         let refused = |algorithm, refusal| Err(PlanError::Inadmissible { algorithm, refusal });
         match self.policy.algorithm {
             // A pin of an algorithm of GPUs leaves the host its choice.

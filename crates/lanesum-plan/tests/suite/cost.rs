@@ -1,6 +1,6 @@
 //! The cost model is sane: more bytes, more ranks and fewer cores never take less time.
 
-use lanesum_plan::{AlgorithmName, Buffers, Bytes, CostModel, Link};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Bytes, CostModel, Link, Policy};
 use proptest::prelude::*;
 
 use crate::world;
@@ -24,20 +24,36 @@ fn the_known_case_is_within_a_factor_of_two() {
     }
 }
 
+/// One shot in place spares W - 1 copies of 10 ps a byte, and costs a buffer taken back at 22 ps and a wait.
 #[test]
-fn reading_in_place_spares_copies_and_costs_a_buffer_taken_back_and_a_wait() {
-    let of = |ranks, buffers| predict(ranks, Some(ranks), AlgorithmName::OneShotPull, buffers, 1 << 20);
-    for ranks in 2..=16_usize {
-        let more = of(ranks, Buffers::Shared) - of(ranks, Buffers::Private);
-        // Three copies of 10 ps a byte are more than one transfer of 22.
-        let expected = match ranks as f64 - 1.0 {
-            peers if peers < 3.0 => 0.0,
-            peers => 1_048_576.0 * (1.0 / 45_000.0 - peers / 100_000.0) + 0.065 + 0.020 * (peers - 1.0),
+fn nothing_is_read_in_place_unless_one_shot_is_pinned() {
+    let pinned = Policy {
+        algorithm: AlgorithmChoice::Only(AlgorithmName::OneShotPull),
+        ..Policy::default()
+    };
+    for (ranks, exponent) in (2..=16_usize).flat_map(|ranks| (6..27).map(move |exponent| (ranks, exponent))) {
+        let bytes = 1_u64 << exponent;
+        let of = |policy, name, buffers| {
+            let model = CostModel::new(world(ranks), Some(ranks)).under(policy);
+            model
+                .predict_us(name, buffers, Bytes::new(bytes), Bytes::new(bytes))
+                .unwrap()
         };
-        assert!((more - expected).abs() < 1e-6, "{ranks}: {more}, {expected}");
-        // Two shots copy them always.
-        let two = |buffers| predict(ranks, Some(ranks), AlgorithmName::TwoShotPull, buffers, 1 << 20);
-        assert!(two(Buffers::Shared) == two(Buffers::Private));
+        let one = |policy, buffers| of(policy, AlgorithmName::OneShotPull, buffers);
+        let two = of(Policy::default(), AlgorithmName::TwoShotPull, Buffers::Shared);
+        let in_place = one(pinned, Buffers::Shared);
+        let posted = one(Policy::default(), Buffers::Shared);
+        assert!(posted == one(pinned, Buffers::Private) && posted == one(Policy::default(), Buffers::Private));
+        let peers = ranks as f64 - 1.0;
+        let expected = bytes as f64 * (1.0 / 45_000.0 - peers / 100_000.0) + 0.065 + 0.020 * (peers - 1.0);
+        assert!(
+            (in_place - posted - expected).abs() < 1e-6 * in_place,
+            "{ranks}, {bytes}"
+        );
+        assert!(
+            posted.min(two) < in_place,
+            "{ranks}, {bytes}: {posted}, {two}, {in_place}"
+        );
     }
 }
 

@@ -26,7 +26,7 @@ pub const WARY: Pace = Pace {
 /// Sleeps at each poll.
 pub const DROWSY: Pace = Pace { spins: 0, yields: 0 };
 
-/// Bytes that a word stands for: a block of a mailbox, so that each has a turn of its own.
+/// Bytes that a word stands for: a line, one of the first blocks, so that each has a turn of its own.
 const BLOCK: usize = 64;
 /// Bytes of a mailbox.
 const MAILBOX: u64 = 4 * BLOCK as u64;
@@ -124,7 +124,7 @@ pub fn model(first_epoch: u64, preemptions: usize, pace: Pace, ranks: &'static [
             job: Arc::clone(&job),
             index,
             epoch: Epoch::new(first_epoch),
-            turns: Turns::new(MAILBOX),
+            turns: Turns::default(),
             pace,
             tally: Tally::default(),
         };
@@ -304,6 +304,7 @@ impl Rank {
             let (mailbox, place) = self.outgoing(owner, 1)[0];
             assert_eq!(mailbox.read(place), self.sum(owner));
         }
+        self.turns = self.turns.answered(BLOCK);
         self.finish();
         Ok(())
     }
