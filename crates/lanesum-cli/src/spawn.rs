@@ -18,6 +18,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -279,6 +281,18 @@ impl Drop for Team {
 
 fn listen_for_signals(sender: Sender<Event>) -> Result<(), CliError> {
     on_each_signal(move |signal| sender.send(Event::Interrupted { signal }).is_ok())
+}
+
+/// Notes a request to end for work that looks from time to time: the signal's number, or 0.
+pub fn note_signals() -> Result<Arc<AtomicI32>, CliError> {
+    let noted = Arc::new(AtomicI32::new(0));
+    let note = Arc::clone(&noted);
+    // Relaxed: the number says all.
+    on_each_signal(move |signal| {
+        note.store(signal, Ordering::Relaxed);
+        true
+    })?;
+    Ok(noted)
 }
 
 /// Ends this process when it is asked to, for work that has no queue of events. Its children die with it.

@@ -19,8 +19,29 @@ pub enum State {
     Failed(String),
 }
 
-/// Whether a file can be written there; none is.
-pub fn try_out(file: &Path) -> Result<(), CliError> {
+/// Whether these files can be written; none is. What is no file stays what it is: a rename would replace a device or a link.
+pub fn try_out(files: &[Option<&Path>]) -> Result<(), CliError> {
+    let mut found: Vec<&Path> = Vec::new();
+    for file in files.iter().copied().flatten() {
+        if found.contains(&file) {
+            return Err(CliError::Usage {
+                cause: format!("{} is asked for twice", file.display()),
+                hint: "give the record and the plot names of their own".into(),
+            });
+        }
+        try_out_one(file)?;
+        found.push(file);
+    }
+    Ok(())
+}
+
+fn try_out_one(file: &Path) -> Result<(), CliError> {
+    if file.file_name().is_none() || file.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(CliError::Usage {
+            cause: format!("{} is no regular file", file.display()),
+            hint: "name a file that may be replaced, or a new one".into(),
+        });
+    }
     let part = part_of(file);
     let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
     tried.map_err(|source| not_written(file, source))

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{CWD, FallocateFlags, RenameFlags};
 use rustix::io::Errno;
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use super::error::FileError;
 use super::input::{Stamp, kind_of};
 use crate::errors::CliError;
+use crate::spawn::note_signals;
 
 /// Where the sum is to be.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ impl Target {
             })
         };
         let shown = path.display();
-        let (Some(folder), Some(_)) = (path.parent(), path.file_name()) else {
+        let named = path.as_os_str().as_encoded_bytes().last() != Some(&b'/');
+        let (Some(folder), Some(name), true) = (path.parent(), path.file_name(), named) else {
             return usage(
                 format!("the output {shown} is no name of a file"),
                 "name a file, such as -o sum.safetensors",
@@ -51,6 +54,13 @@ impl Target {
             return usage(
                 format!("the output {shown} is {}", kind_of(metadata.file_type())),
                 "name a file, such as -o sum.safetensors",
+            );
+        }
+        // The longest name that Linux file systems have.
+        if name.len() > 255 {
+            return usage(
+                format!("the output's name has {} bytes, and 255 are possible", name.len()),
+                "take a shorter one",
             );
         }
         if !force && path.symlink_metadata().is_ok() {
@@ -82,7 +92,11 @@ pub struct Part {
 
 impl Part {
     /// Makes a file of this length that begins with `head`, with room on the disk for the rest.
-    pub fn new(target: &Target, head: &[u8], bytes: u64) -> Result<Self, FileError> {
+    ///
+    /// # Errors
+    /// Also where somebody asks the process to end meanwhile.
+    pub fn new(target: &Target, head: &[u8], bytes: u64) -> Result<Self, CliError> {
+        let asked_to_end = note_signals()?;
         let unwritten = |source: io::Error| FileError::System {
             what: "write",
             path: target.path.clone(),
@@ -95,9 +109,12 @@ impl Part {
         let file = file.map_err(unwritten)?;
         let part = Self { path, kept: false };
         check_room(target, &file, bytes)?;
-        reserve(&file, bytes).map_err(unwritten)?;
+        reserve(&file, bytes, &asked_to_end).map_err(unwritten)?;
         file.write_all_at(head, 0).map_err(unwritten)?;
-        Ok(part)
+        match asked_to_end.load(Ordering::Relaxed) {
+            0 => Ok(part),
+            signal => Err(CliError::Interrupted { signal }),
+        }
     }
 
     /// Where it is.
@@ -161,8 +178,9 @@ fn check_room(target: &Target, file: &File, wanted: u64) -> Result<(), FileError
 }
 
 /// Takes the room on the disk now, where the file system can, so that a full disk is not found out after an hour.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    loop {
+fn reserve(file: &File, bytes: u64, asked_to_end: &AtomicI32) -> io::Result<()> {
+    // Who is asked to end leaves it; the caller looks at the same number.
+    while asked_to_end.load(Ordering::Relaxed) == 0 {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
@@ -170,4 +188,5 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(())
 }

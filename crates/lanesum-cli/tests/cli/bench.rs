@@ -95,6 +95,36 @@ fn a_record_that_cannot_be_written_is_found_out_first() {
     assert!(told[0]["error"].as_str().unwrap().contains("record.json"), "{told:?}");
 }
 
+/// A rename would put a file in the place of a link or a device.
+#[test]
+fn a_record_replaces_files_only_and_each_only_once() {
+    let machine = Machine::new(&Config::new());
+    let folder = tempfile::tempdir().unwrap();
+    let (link, same) = (folder.path().join("link"), folder.path().join("same"));
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let (link, same) = (link.to_str().unwrap(), same.to_str().unwrap());
+    for (words, wanted) in [
+        (vec!["--record", link], "is no regular file"),
+        (vec!["--plot", folder.path().to_str().unwrap()], "is no regular file"),
+        (vec!["--record", same, "--plot", same], "is asked for twice"),
+    ] {
+        for engine in ["cuda", "host"] {
+            let all = [
+                &[
+                    "bench", "--ranks", "2", "--sizes", "64", "--peers", "none", "--engine", engine,
+                ],
+                &words[..],
+            ]
+            .concat();
+            let output = machine.run(&all);
+            assert_eq!(output.status.code(), Some(2), "{all:?}");
+            assert!(stderr(&output).contains(wanted), "{all:?}: {}", stderr(&output));
+        }
+    }
+    assert_eq!(std::fs::read_link(link).unwrap().to_str(), Some("/dev/null"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 /// What was measured before is there, on stdout and in the record, which says that it is not all.
 #[test]
 fn a_rank_killed_in_the_middle_is_named_and_costs_only_what_was_to_come() {

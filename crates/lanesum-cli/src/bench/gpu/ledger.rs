@@ -25,8 +25,7 @@ impl<'a> Ledger<'a> {
     /// An empty one. A file that cannot be written is found out here, before anything is measured; one that is there stays until
     /// something is.
     pub fn open(job: &'a Job, file: Option<&'a Path>) -> Result<Self, CliError> {
-        let files = [file, job.plot.as_deref()];
-        files.into_iter().flatten().try_for_each(record::try_out)?;
+        record::try_out(&[file, job.plot.as_deref()])?;
         Ok(Self {
             job,
             file,

@@ -52,8 +52,7 @@ impl<'a> Ledger<'a> {
     /// An empty one. A file that cannot be written is found out here, before anything is measured; one that is there stays until
     /// something is.
     pub fn open(job: &'a Job) -> Result<Self, CliError> {
-        let files = [job.record.as_deref(), job.plot.as_deref()];
-        files.into_iter().flatten().try_for_each(record::try_out)?;
+        record::try_out(&[job.record.as_deref(), job.plot.as_deref()])?;
         let of_git = || job.record.as_ref().and_then(|_| record::commit());
         Ok(Self {
             job,

@@ -182,6 +182,8 @@ fn an_output_that_can_be_no_file_is_refused() {
     for (output, code, wanted) in [
         (folder.text("."), 2, "is a folder"),
         ("/".to_owned(), 2, "is no name of a file"),
+        (folder.text("sum/"), 2, "is no name of a file"),
+        (folder.text(&"s".repeat(256)), 2, "has 256 bytes, and 255 are possible"),
         ("/dev/null".to_owned(), 2, "the output /dev/null is a device"),
         (folder.text("absent/sum"), 1, "cannot write"),
         (folder.text("a.safetensors/sum"), 1, "Not a directory"),
