@@ -19,7 +19,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -283,15 +283,14 @@ fn listen_for_signals(sender: Sender<Event>) -> Result<(), CliError> {
     on_each_signal(move |signal| sender.send(Event::Interrupted { signal }).is_ok())
 }
 
-/// Notes a request to end for work that looks from time to time: the signal's number, or 0.
-pub fn note_signals() -> Result<Arc<AtomicI32>, CliError> {
-    let noted = Arc::new(AtomicI32::new(0));
-    let note = Arc::clone(&noted);
-    // Relaxed: the number says all.
-    on_each_signal(move |signal| {
-        note.store(signal, Ordering::Relaxed);
-        true
-    })?;
+/// Notes a request to end for work that looks from time to time: the signal's number, or 0. It is noted by the time a system
+/// call that the signal interrupts returns.
+pub fn note_signals() -> Result<Arc<AtomicUsize>, CliError> {
+    let noted = Arc::new(AtomicUsize::new(0));
+    for signal in heeded() {
+        signal_hook::flag::register_usize(signal, Arc::clone(&noted), signal.unsigned_abs() as usize)
+            .map_err(not_listening)?;
+    }
     Ok(noted)
 }
 
@@ -306,15 +305,7 @@ pub fn end_on_signals(reader: Reader) -> Result<(), CliError> {
 
 /// Calls `act` with each request to end, in a thread of its own, until it says no.
 fn on_each_signal(mut act: impl FnMut(i32) -> bool + Send + 'static) -> Result<(), CliError> {
-    let refused = |source| CliError::System {
-        what: "listen to signals".into(),
-        source,
-    };
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let heeded = [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|&signal| !ignored(&status, signal));
-    let mut signals = signal_hook::iterator::Signals::new(heeded).map_err(refused)?;
+    let mut signals = signal_hook::iterator::Signals::new(heeded()).map_err(not_listening)?;
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -325,7 +316,22 @@ fn on_each_signal(mut act: impl FnMut(i32) -> bool + Send + 'static) -> Result<(
             }
         })
         .map(drop)
-        .map_err(refused)
+        .map_err(not_listening)
+}
+
+fn not_listening(source: io::Error) -> CliError {
+    CliError::System {
+        what: "listen to signals".into(),
+        source,
+    }
+}
+
+/// The requests to end that this process heeds.
+fn heeded() -> impl Iterator<Item = i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(move |&signal| !ignored(&status, signal))
 }
 
 /// Whether this process was started with the signal ignored, as `nohup` does with SIGHUP: then it stays so.

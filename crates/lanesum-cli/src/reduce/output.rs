@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{CWD, FallocateFlags, RenameFlags};
 use rustix::io::Errno;
@@ -113,7 +113,9 @@ impl Part {
         file.write_all_at(head, 0).map_err(unwritten)?;
         match asked_to_end.load(Ordering::Relaxed) {
             0 => Ok(part),
-            signal => Err(CliError::Interrupted { signal }),
+            signal => Err(CliError::Interrupted {
+                signal: signal.try_into().unwrap_or(0),
+            }),
         }
     }
 
@@ -178,7 +180,7 @@ fn check_room(target: &Target, file: &File, wanted: u64) -> Result<(), FileError
 }
 
 /// Takes the room on the disk now, where the file system can, so that a full disk is not found out after an hour.
-fn reserve(file: &File, bytes: u64, asked_to_end: &AtomicI32) -> io::Result<()> {
+fn reserve(file: &File, bytes: u64, asked_to_end: &AtomicUsize) -> io::Result<()> {
     // Who is asked to end leaves it; the caller looks at the same number.
     while asked_to_end.load(Ordering::Relaxed) == 0 {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
