@@ -30,11 +30,12 @@
 //! for each rank, and `explain` says that it does.
 //!
 //! **Where the constants come from.** Two ranks pinned to two cores of a Zen 4 virtual machine (flag round trip 100 ns) take
-//! 0.23 us for 1 KiB of f32, 12.8 us for 256 KiB in two shots and 13.5 us in one (docs/performance.md); a byte copied within
-//! a core's caches, transferred and added then costs 10, 22 and 8 ps. Between cores far apart (500 ns) everything takes one
-//! and a half times as long, which moves crossings little because both sides of each grow alike. A hand-over of 1.5 us is what 3, 4 and 8 ranks on
-//! two cores show; 20 ns for each further line polled are an assumption. Lengths beyond the caches are slower than
-//! predicted, again for all. A choice made by this model is never wrong, only slower: all algorithms give the same bits.
+//! 0.2 us for 1 KiB of f32 and 13 us for 256 KiB, in one shot and in two (docs/performance.md); a byte copied within a
+//! core's caches, transferred and added then costs some 10, 22 and 8 ps. Between cores far apart (500 ns) everything takes
+//! one and a half times to twice as long, which moves crossings little because both sides of each grow alike. A hand-over of
+//! 1.5 us is what 3, 4 and 8 ranks on two cores show; 20 ns for each further line polled are an assumption. Lengths beyond
+//! the caches are slower than predicted, again for all. A choice made by this model is never wrong, only slower: all
+//! algorithms give the same bits.
 //!
 //! **GPUs.** A call is one kernel: 2 us to launch it eagerly, an assumption; in a graph it is less, for both algorithms
 //! alike. A hop between GPUs under different roots of a socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 25 GB/s when
