@@ -7,7 +7,7 @@
  * An order is a line `DTYPE BUFFERS ELEMENTS WARM_UPS CALLS SALT`. What there is to say are lines of JSON on stdout.
  * No order may take longer than SECONDS, and no rank outlives its launcher.
  *
- * Same loop as in crates/lanesum-cli/src/bench/host/rank.rs, all_reduce.py and oneccl_all_reduce.cpp, change all together:
+ * Same loop as in crates/lanesum-cli/src/bench/host/rank.rs, gloo_all_reduce.py and oneccl_all_reduce.cpp, change all together:
  * check every element of a sum of numbers that depend on SALT, zero the buffer, warm up, time each call, check another sum,
  * report the slowest rank's median and 99th percentile. The timed calls sum zeros, so that values neither overflow nor
  * become subnormal however many calls there are.

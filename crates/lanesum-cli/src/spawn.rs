@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -174,18 +174,21 @@ struct Member {
     stdin: Option<ChildStdin>,
 }
 
+/// Events that wait to be looked at. Whoever has more to say waits too, so that a flood costs no memory.
+const QUEUE: usize = 1024;
+
 /// The ranks of one job, and everything that they report.
 pub struct Team {
     rendezvous: String,
     members: Vec<Member>,
     events: Receiver<Event>,
-    sender: Sender<Event>,
+    sender: SyncSender<Event>,
 }
 
 impl Team {
     /// An empty team that already listens to SIGINT, SIGTERM and SIGHUP, unless they were ignored from the start.
     pub fn new() -> Result<Self, CliError> {
-        let (sender, events) = channel();
+        let (sender, events) = sync_channel(QUEUE);
         listen_for_signals(sender.clone())?;
         Ok(Self {
             rendezvous: own_rendezvous(),
@@ -223,7 +226,7 @@ impl Team {
     }
 
     /// Where readers of the ranks' output put what they read.
-    pub fn sender(&self) -> Sender<Event> {
+    pub fn sender(&self) -> SyncSender<Event> {
         self.sender.clone()
     }
 
@@ -279,7 +282,7 @@ impl Drop for Team {
     }
 }
 
-fn listen_for_signals(sender: Sender<Event>) -> Result<(), CliError> {
+fn listen_for_signals(sender: SyncSender<Event>) -> Result<(), CliError> {
     on_each_signal(move |signal| sender.send(Event::Interrupted { signal }).is_ok())
 }
 
@@ -342,7 +345,7 @@ fn ignored(status: &str, signal: i32) -> bool {
 }
 
 /// Reports each change of one child until it ended, and leaves it unreaped (reason 1).
-fn watch(rank: usize, pid: Pid, sender: &Sender<Event>) {
+fn watch(rank: usize, pid: Pid, sender: &SyncSender<Event>) {
     let interest = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
     loop {
         let status = match rustix::process::waitid(WaitId::Pid(pid), interest | WaitIdOptions::NOWAIT) {
@@ -375,7 +378,7 @@ fn read_change(status: &WaitIdStatus) -> Change {
 }
 
 /// Reads the lines of one rank in a thread of its own.
-pub fn read_lines(rank: usize, source: impl Read + Send + 'static, sender: Sender<Event>) -> Result<(), CliError> {
+pub fn read_lines(rank: usize, source: impl Read + Send + 'static, sender: SyncSender<Event>) -> Result<(), CliError> {
     let work = move || {
         let mut source = BufReader::new(source);
         loop {

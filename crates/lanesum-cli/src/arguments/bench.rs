@@ -41,7 +41,7 @@ pub struct Bench {
     /// The Python that has PyTorch: the peers of GPUs, and gloo
     #[arg(long, value_name = "PATH", default_value = "python3")]
     pub python: PathBuf,
-    /// On the host: where peers lie that the machine itself does not have, as `cargo xtask peers` installs them [default: target/peers]
+    /// On the host: where peers are looked for before PATH, as `cargo xtask peers` installs them [default: target/peers]
     #[arg(long, value_name = "DIR")]
     pub peers_dir: Option<PathBuf>,
     /// Bound of every wait [default: LANESUM_DEADLINE_MS, else the library's]
@@ -81,12 +81,15 @@ Examples:
   lanesum bench --engine cuda --peers flashinfer_vllm,torch_symm_mem --python ./venv/bin/python3
   lanesum bench --engine cuda --json --record gpu.json
 
-On the host, calls in place and back to back are timed one by one, on the slowest rank; lanesum from private and from shared buffers.
-All engines of a run take turns, round after round, each rank on a core of its own if there are enough.
+On the host, calls in place and back to back are timed one by one, and the largest of the ranks' medians counts; lanesum from private and from
+shared buffers.
+All engines of a run take turns, round after round, each rank on a CPU of its own if there are enough.
 Cores of a rented machine move: the flag round trip between those of ranks 0 and 1 is measured around every turn, and only rounds
-are put together and compared in which they were all near each other (below 250 ns) or all far. The others are moved or busy.
+are put together and compared in which they were all near each other (below 250 ns) or all far.
+The others are moved or, with round trips above 700 ns or interrupted ones, busy.
 Every element of a sum is compared before and after each turn, on every rank. A peer that is wrong, hangs or dies costs its own rows.
 MPI libraries are looked for in the folder of --peers-dir, then in PATH; the program that times them is compiled for each.
+Variables that tune them (OMPI_MCA_*, I_MPI_*, UCX_* and the like) do not reach them.
 
 On GPUs, graphs and eager calls are both timed unless one is named; floors and guards are timed in graphs.
 The result of every call is compared before and after it is timed: bit for bit with a plain reference; a peer's with sums in double precision.

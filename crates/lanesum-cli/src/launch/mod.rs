@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -304,7 +304,7 @@ impl Copiers {
         })
     }
 
-    fn attach(&mut self, rank: usize, child: &mut Child, sender: &Sender<Event>) -> Result<(), CliError> {
+    fn attach(&mut self, rank: usize, child: &mut Child, sender: &SyncSender<Event>) -> Result<(), CliError> {
         if let Some(source) = child.stdout.take() {
             self.spawn(rank, source, Sink::Stdout, sender.clone())?;
         }
@@ -319,7 +319,7 @@ impl Copiers {
         rank: usize,
         source: impl io::Read + std::os::fd::AsFd + Send + 'static,
         sink: Sink,
-        sender: Sender<Event>,
+        sender: SyncSender<Event>,
     ) -> Result<(), CliError> {
         let refused = |source| CliError::System {
             what: format!("copy the output of rank {rank}"),

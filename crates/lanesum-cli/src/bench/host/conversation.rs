@@ -3,7 +3,6 @@
 //! An engine is not ours: it may be absent, refuse a type, give wrong sums, die, or wait for ever. Each of these is an end of the
 //! conversation with a reason, after a bounded time, and costs no other engine anything.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,8 +14,9 @@ use rustix::process::Signal;
 
 use super::folder::Folder;
 use super::job::Job;
+use super::output::{Bounded, CHATTER};
+use super::program::Program;
 use super::said::{Said, Timed, heard};
-use crate::bench::record::without_folders;
 use crate::errors::CliError;
 use crate::spawn::{Change, Ending, Event, Team, read_lines, this_program, without_identity};
 
@@ -26,36 +26,12 @@ const GRACE: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Launchers end their ranks when they are asked to; then they are killed.
 const ASKED: Duration = Duration::from_secs(1);
+/// Ranks that sleep leave sooner than they could be ended, and leave nothing behind. Those that do not sleep are not waited for longer.
+const IDLE: Duration = Duration::from_secs(1);
+/// However many calls a turn has, and however slow they are. Ranks end themselves beyond that.
+const LONGEST_TURN: Duration = Duration::from_secs(86_400);
 /// Ranks that have no more orders leave.
 const LEAVE: Duration = Duration::from_secs(5);
-
-/// How an engine is started: `before -n RANKS after FOLDER CPUS SECONDS`.
-#[derive(Debug, Clone)]
-pub struct Program {
-    /// Its name in rows.
-    pub name: &'static str,
-    /// The launcher and its flags.
-    pub before: Vec<OsString>,
-    /// The program of each rank and its own arguments.
-    pub after: Vec<OsString>,
-    /// What is set for it.
-    pub variables: Vec<(&'static str, OsString)>,
-    /// A word without which a version is not its own.
-    pub brand: &'static str,
-}
-
-impl Program {
-    /// How it is started, for people: variables, launcher and flags, without the folders of this machine.
-    pub fn told(&self) -> String {
-        let lossy = |word: &OsString| word.to_string_lossy().into_owned();
-        let variables = self
-            .variables
-            .iter()
-            .map(|(name, value)| format!("{name}={}", lossy(value)));
-        let words: Vec<String> = variables.chain(self.before.iter().map(lossy)).collect();
-        without_folders(&words.join(" "))
-    }
-}
 
 /// One turn.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +48,8 @@ pub struct Order {
     pub calls: u32,
     /// The inputs of the sums that are checked depend on it.
     pub salt: u32,
+    /// How long its calls may take, as far as that is known.
+    pub takes: Duration,
 }
 
 /// What came of a turn.
@@ -111,6 +89,8 @@ pub struct Conversation {
     orders: Vec<File>,
     log: PathBuf,
     patience: Duration,
+    /// The launcher has ended.
+    over: bool,
     /// What the engine calls itself.
     pub version: String,
 }
@@ -130,7 +110,7 @@ impl Conversation {
         let mut command = bound_to_us()?;
         command.args(&program.before).arg("-n").arg(ranks.to_string());
         command.args(&program.after).arg(pipes).arg(job.cpus_of(ranks));
-        command.arg((patience + GRACE).as_secs().to_string());
+        command.arg((patience + LONGEST_TURN + GRACE).as_secs().to_string());
         command.envs(program.variables.iter().map(|(name, value)| (name, value)));
         let mut team = Team::new()?;
         listen_to(&mut team, command, folder.log(&log)?)?;
@@ -139,14 +119,15 @@ impl Conversation {
             orders,
             log: folder.path(&log),
             patience,
+            over: false,
             version: String::new(),
         };
-        Ok(match conversation.listen()? {
+        Ok(match conversation.listen(patience)? {
             Ok(Said::Ready { version, .. }) if !version.contains(program.brand) => {
-                Err(failed(format!("it is another library, {version}")))
+                Err(failed(format!("it is another library, {}", in_short(&version))))
             }
             Ok(Said::Ready { ranks: found, version }) if found == ranks => {
-                conversation.version = version.split_whitespace().collect::<Vec<_>>().join(" ");
+                conversation.version = in_short(&version);
                 Ok(conversation)
             }
             Ok(Said::Ready { ranks: found, .. }) => Err(failed(format!("{found} ranks met instead of {ranks}"))),
@@ -171,27 +152,37 @@ impl Conversation {
                 source,
             })?;
         }
-        Ok(match self.listen()? {
+        Ok(match self.listen(self.patience + order.takes.min(LONGEST_TURN))? {
             Ok(said) => answer(said),
             Err(trouble) => Answer::Over(trouble),
         })
     }
 
+    /// There are no more orders: ranks that sleep leave. Nobody is waited for.
+    pub fn dismiss(&mut self) {
+        self.orders.clear();
+    }
+
     /// Lets the ranks leave.
     pub fn finish(mut self) {
-        self.orders.clear();
+        self.dismiss();
         self.await_end(LEAVE);
     }
 
     /// The next word, or the reason why there is none.
-    fn listen(&mut self) -> Result<Result<Said, Trouble>, CliError> {
-        let mut until = Instant::now() + self.patience;
+    fn listen(&mut self, patience: Duration) -> Result<Result<Said, Trouble>, CliError> {
+        let mut until = Instant::now() + patience;
         let mut ended = None;
+        let mut chatter = 0;
         loop {
             match self.team.next(until) {
                 Some(Event::Line { line, .. }) => {
                     if let Some(said) = heard(&line) {
                         return Ok(Ok(said));
+                    }
+                    chatter += line.len() + 1;
+                    if chatter > CHATTER {
+                        return Ok(Err(failed(format!("it wrote {} KiB and no answer", CHATTER >> 10))));
                     }
                 }
                 Some(Event::Closed { .. }) if ended.is_some() => until = Instant::now(),
@@ -200,20 +191,25 @@ impl Conversation {
                     ..
                 }) => {
                     ended = Some(ending);
+                    self.over = true;
                     until = Instant::now() + LAST_WORDS;
                 }
                 Some(Event::Closed { .. } | Event::Changed { .. }) => {}
                 Some(Event::Interrupted { signal }) => return Err(CliError::Interrupted { signal }),
                 Some(Event::OutputLost(cause)) => return Err(CliError::Output(cause)),
-                None => return Ok(Err(self.silent(ended))),
+                None => return Ok(Err(self.silent(ended, patience))),
+            }
+            // There is always a next line of who writes faster than we read.
+            if Instant::now() >= until {
+                return Ok(Err(self.silent(ended, patience)));
             }
         }
     }
 
-    fn silent(&self, ended: Option<Ending>) -> Trouble {
+    fn silent(&self, ended: Option<Ending>, patience: Duration) -> Trouble {
         let Some(ending) = ended else {
             return Trouble {
-                reason: format!("it hangs: no rank said anything for {} s", self.patience.as_secs()),
+                reason: format!("it hangs: no rank said anything for {} s", patience.as_secs()),
                 how: How::Hung,
             };
         };
@@ -224,19 +220,20 @@ impl Conversation {
         })
     }
 
-    /// Waits for the launcher's end, not longer than this.
+    /// Waits for the launcher's end, not longer than this. Whoever interrupts us learns of it when all is over, soon.
     fn await_end(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
-        while let Some(event) = self.team.next(until) {
-            if matches!(
+        while !self.over && Instant::now() < until {
+            let Some(event) = self.team.next(until) else {
+                return;
+            };
+            self.over = matches!(
                 event,
                 Event::Changed {
                     change: Change::Exited(_),
                     ..
-                } | Event::Interrupted { .. }
-            ) {
-                return;
-            }
+                }
+            );
         }
     }
 }
@@ -244,6 +241,8 @@ impl Conversation {
 impl Drop for Conversation {
     /// Asks first: a launcher that is killed may leave ranks behind, in groups of their own. The team kills what is left.
     fn drop(&mut self) {
+        self.dismiss();
+        self.await_end(IDLE);
         self.team.signal_all(Signal::TERM);
         self.await_end(ASKED);
     }
@@ -269,10 +268,39 @@ fn failed(reason: String) -> Trouble {
     }
 }
 
-/// This program, which will become the one that is added, and die with us.
+/// What it calls itself, without what follows the first comma, which is of who built it and where.
+fn in_short(version: &str) -> String {
+    let name = version.split(',').next().unwrap_or_default();
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What tunes the libraries of peers.
+const TUNES: [&str; 10] = [
+    "OMPI_MCA_",
+    "PRTE_MCA_",
+    "PMIX_MCA_",
+    "I_MPI_",
+    "UCX_",
+    "MPIR_CVAR_",
+    "MPICH_",
+    "HYDRA_",
+    "CCL_",
+    "FI_",
+];
+
+/// This program, which will become the one that is added, and die with us. Peers are what their defaults and our flags make of them,
+/// which are told, and not what variables of this machine do.
 pub fn bound_to_us() -> Result<Command, CliError> {
     let mut command = this_program()?;
     without_identity(&mut command);
+    for (name, _) in std::env::vars_os() {
+        if TUNES
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+        {
+            command.env_remove(name);
+        }
+    }
     command
         .arg("exec-rank")
         .arg("--parent")
@@ -286,7 +314,7 @@ pub fn listen_to(team: &mut Team, mut command: Command, log: File) -> Result<(),
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let child = team.start(command)?;
     match child.stdout.take() {
-        Some(source) => read_lines(0, source, team.sender()),
+        Some(source) => read_lines(0, Bounded::new(source), team.sender()),
         None => Ok(()),
     }
 }
@@ -308,22 +336,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_without_folders() {
-        let program = Program {
-            name: "impi",
-            before: vec!["/a/b/mpiexec".into(), "--flag".into(), "vader,self".into()],
-            after: vec!["/tmp/c".into()],
-            variables: vec![("I_MPI_FABRICS", "shm".into())],
-            brand: "Intel",
-        };
-        assert_eq!(program.told(), "I_MPI_FABRICS=shm mpiexec --flag vader,self");
-    }
-
-    #[test]
     fn the_line_that_tells_is_the_first_error_or_the_last_line() {
         let log = "hello\n----\nfatal error: mpi.h: No such file\ncompilation ended\n\n";
         assert_eq!(telling_line(log).as_deref(), Some("fatal error: mpi.h: No such file"));
         assert_eq!(telling_line("one\ntwo\n---\n").as_deref(), Some("two"));
         assert_eq!(telling_line("\n---\n"), None);
+    }
+
+    #[test]
+    fn a_version_does_not_say_who_built_it() {
+        assert_eq!(
+            in_short("Open MPI  v4.1.6, package: Open MPI me@host"),
+            "Open MPI v4.1.6"
+        );
+        assert_eq!(in_short("lanesum 0.1.0 (avx2)"), "lanesum 0.1.0 (avx2)");
     }
 }

@@ -50,11 +50,17 @@ impl Job {
             what: "read which CPUs this process may use".into(),
             source,
         })?;
-        let ranks = match arguments.ranks.as_slice() {
+        let mut ranks = match arguments.ranks.as_slice() {
             [] => vec![cpus.len().clamp(2, 8)],
             given => given.iter().copied().map(usize::from).collect(),
         };
+        each_once(&mut ranks);
         let mut dtypes = arguments.dtype.clone();
+        each_once(&mut dtypes);
+        let mut peers = arguments.peers.clone();
+        if let PeerChoice::Named(names) = &mut peers {
+            each_once(names);
+        }
         if dtypes.is_empty() {
             dtypes.push(Dtype::F32);
         }
@@ -71,7 +77,7 @@ impl Job {
             sizes: sizes::checked(&arguments.sizes, &SIZES, &dtypes)?,
             dtypes,
             algorithm: arguments.algorithm,
-            peers: arguments.peers.clone(),
+            peers,
             peers_dir: place
                 .or_else(|| Some(PathBuf::from(PEERS)).filter(|place| place.is_dir()))
                 // What is compiled there remembers where its libraries are.
@@ -127,9 +133,37 @@ impl Job {
     }
 }
 
+/// Without what was given before.
+fn each_once<T: PartialEq>(values: &mut Vec<T>) {
+    let mut kept = Vec::with_capacity(values.len());
+    for value in values.drain(..) {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    *values = kept;
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn what_is_given_twice_counts_once_where_it_was_first() {
+        let words = "lanesum bench --ranks=4,2,4 --sizes=8KiB,1KiB,8192 --dtype=bf16,f32,bf16 --peers=mpich,gloo,mpich";
+        let parsed = Arguments::try_parse_from(words.split(' ')).expect("is complete");
+        let Command::Bench(bench) = parsed.command else {
+            panic!("another subcommand")
+        };
+        let job = Job::checked(&bench, None).expect("fits together");
+        assert_eq!(job.ranks, [4, 2]);
+        assert_eq!(job.sizes, [1024, 8192]);
+        assert_eq!(job.dtypes, [Dtype::Bf16, Dtype::F32]);
+        assert_eq!(job.peers, PeerChoice::Named(vec!["mpich", "gloo"]));
+    }
 
     #[test]
     fn ranks_have_a_cpu_each_or_none_at_all() {

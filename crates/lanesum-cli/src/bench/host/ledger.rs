@@ -3,8 +3,8 @@
 use lanesum_plan::Dtype;
 use serde_json::{Value, json};
 
-use super::conversation::Program;
 use super::job::Job;
+use super::program::Program;
 use super::row::{Missing, Point, Row, What, summarised};
 use super::{picture, table};
 use crate::bench::record::{self, State, without_folders};
@@ -203,7 +203,7 @@ fn in_short(ranks: usize, point: &Point) -> Value {
 fn settings(job: &Job) -> Vec<String> {
     let pinned = job.ranks.iter().all(|&ranks| job.pins(ranks));
     vec![
-        "in place, back to back; the time of each call on the slowest rank".to_owned(),
+        "in place, back to back; each call is timed on each rank, and a time is the largest of the ranks' own medians".to_owned(),
         "every element of a sum compared before and after each turn, on every rank; timed calls sum zeros".to_owned(),
         if pinned {
             "each rank on a CPU of its own".to_owned()

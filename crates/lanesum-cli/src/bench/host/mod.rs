@@ -5,7 +5,8 @@
 //! | `job` | what was asked for, checked |
 //! | `peers` | who else is there, and how each is started |
 //! | `folder`, `tool` | a place for what is written and compiled; programs that are waited for |
-//! | `conversation`, `said` | the processes of one engine, and what they say |
+//! | `program`, `conversation` | how an engine is started, and its processes |
+//! | `output`, `said` | what they write, and what of that is an answer |
 //! | `rank` | what one of our ranks does |
 //! | `turns` | whose turn it is, for how many calls |
 //! | `round_trip` | where the cores were meanwhile |
@@ -20,8 +21,10 @@ mod conversation;
 mod folder;
 mod job;
 mod ledger;
+mod output;
 pub mod peers;
 mod picture;
+mod program;
 pub mod rank;
 mod round_trip;
 mod row;

@@ -9,17 +9,23 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::bench::statistics::Spread;
 use crate::cores;
 use crate::errors::CliError;
 
-/// Round trips in one measurement: some milliseconds.
-const ROUNDS: u64 = 20_000;
+/// Round trips in one measurement: some milliseconds. The median of the batches says where the cores are, whatever interrupted a few
+/// of them; the mean says whether anything did.
+const BATCHES: u64 = 100;
+const BATCH: u64 = 200;
 
 /// Below this the cores are near.
 const NEAR_NS: f64 = 250.0;
 
-/// Above this something else had one of the cores meanwhile.
-const BUSY_NS: f64 = 1000.0;
+/// No cores of a machine are farther apart: above this something else had one of them meanwhile.
+const BUSY_NS: f64 = 700.0;
+
+/// A mean so many times the median is of cores that were taken away in between: on quiet ones it is 1.0 to 1.2.
+const UNSTEADY: f64 = 1.5;
 
 /// A partner that does not answer for this long is not running.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -66,15 +72,15 @@ impl Regime {
         }
     }
 
-    /// The regime of a point from the round trips before and after it, in nanoseconds.
-    pub fn around(before: Option<f64>, after: Option<f64>) -> Regime {
+    /// The regime of a point from the round trips before and after it.
+    pub fn around(before: Option<RoundTrip>, after: Option<RoundTrip>) -> Regime {
         let (Some(before), Some(after)) = (before, after) else {
             return Regime::OneCore;
         };
-        if before.max(after) > BUSY_NS {
+        if before.busy || after.busy {
             return Regime::Busy;
         }
-        match (before < NEAR_NS, after < NEAR_NS) {
+        match (before.ns < NEAR_NS, after.ns < NEAR_NS) {
             (true, true) => Regime::Near,
             (false, false) => Regime::Far,
             (true, false) | (false, true) => Regime::Moved,
@@ -82,11 +88,32 @@ impl Regime {
     }
 }
 
-/// The round trip between the first two of these CPUs in nanoseconds; `None` where there is one only.
+/// One measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundTrip {
+    /// Nanoseconds, the median of its batches.
+    pub ns: f64,
+    /// Whether something else had one of the cores in between.
+    busy: bool,
+}
+
+impl RoundTrip {
+    /// From the nanoseconds of a trip in each batch; of none there is none.
+    fn of(batches: &[f64]) -> Option<Self> {
+        let ns = Spread::of(batches.iter().copied())?.median;
+        let mean = batches.iter().sum::<f64>() / batches.len() as f64;
+        Some(Self {
+            ns,
+            busy: mean > UNSTEADY * ns || mean.max(ns) > BUSY_NS,
+        })
+    }
+}
+
+/// The round trip between the first two of these CPUs; `None` where there is one only.
 ///
 /// # Errors
 /// A thread could not be pinned, or its partner did not answer.
-pub fn measure(cpus: &[usize]) -> Result<Option<f64>, CliError> {
+pub fn measure(cpus: &[usize]) -> Result<Option<RoundTrip>, CliError> {
     let [first, second, ..] = *cpus else {
         return Ok(None);
     };
@@ -97,13 +124,13 @@ pub fn measure(cpus: &[usize]) -> Result<Option<f64>, CliError> {
             pin(second)?;
             bounce(&ping, &pong)
         });
-        let nanoseconds = scope.spawn(|| {
+        let batches = scope.spawn(|| {
             pin(first)?;
             serve(&ping, &pong)
         });
-        let nanoseconds = nanoseconds.join().unwrap_or_else(|_| Err(silent()));
+        let batches = batches.join().unwrap_or_else(|_| Err(silent()));
         partner.join().unwrap_or_else(|_| Err(silent()))?;
-        nanoseconds.map(Some)
+        Ok(RoundTrip::of(&batches?))
     })
 }
 
@@ -112,24 +139,29 @@ pub fn measure(cpus: &[usize]) -> Result<Option<f64>, CliError> {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-fn serve(ping: &Line, pong: &Line) -> Result<f64, CliError> {
+/// The nanoseconds of a trip in each batch.
+fn serve(ping: &Line, pong: &Line) -> Result<Vec<f64>, CliError> {
     // The first trip waits for the partner to be pinned and is not counted.
     ping.0.store(1, Ordering::Release);
     await_value(pong, 1)?;
-    let started = Instant::now();
-    for round in 2..=ROUNDS + 1 {
-        // Pairs with the acquire load in `bounce`, as the flag of an all-reduce would.
-        ping.0.store(round, Ordering::Release);
-        await_value(pong, round)?;
-    }
-    Ok(started.elapsed().as_nanos() as f64 / ROUNDS as f64)
+    let batch = |index: u64| {
+        let started = Instant::now();
+        for trip in 0..BATCH {
+            let value = 2 + index * BATCH + trip;
+            // Pairs with the acquire load in `bounce`, as the flag of an all-reduce would.
+            ping.0.store(value, Ordering::Release);
+            await_value(pong, value)?;
+        }
+        Ok(started.elapsed().as_nanos() as f64 / BATCH as f64)
+    };
+    (0..BATCHES).map(batch).collect()
 }
 
 fn bounce(ping: &Line, pong: &Line) -> Result<(), CliError> {
-    for round in 1..=ROUNDS + 1 {
-        await_value(ping, round)?;
+    for value in 1..=BATCHES * BATCH + 1 {
+        await_value(ping, value)?;
         // Pairs with the acquire load in `serve`.
-        pong.0.store(round, Ordering::Release);
+        pong.0.store(value, Ordering::Release);
     }
     Ok(())
 }
@@ -166,13 +198,47 @@ fn silent() -> CliError {
 mod tests {
     use super::*;
 
+    /// What a batch that was interrupted for 4 ms takes a trip.
+    const INTERRUPTED: f64 = 4e6 / BATCH as f64;
+
+    /// Quiet batches, and some that were interrupted.
+    fn batches(quiet: f64, interrupted: usize) -> Option<RoundTrip> {
+        let mut batches = vec![quiet; BATCHES as usize];
+        batches[..interrupted].fill(INTERRUPTED);
+        RoundTrip::of(&batches)
+    }
+
     #[test]
     fn a_point_has_the_state_of_both_its_sides() {
-        assert_eq!(Regime::around(Some(130.0), Some(140.0)), Regime::Near);
-        assert_eq!(Regime::around(Some(480.0), Some(470.0)), Regime::Far);
-        assert_eq!(Regime::around(Some(130.0), Some(470.0)), Regime::Moved);
-        assert_eq!(Regime::around(Some(130.0), Some(9000.0)), Regime::Busy);
+        let (near, far) = (batches(130.0, 0), batches(480.0, 0));
+        assert_eq!(Regime::around(near, batches(140.0, 0)), Regime::Near);
+        assert_eq!(Regime::around(far, batches(470.0, 0)), Regime::Far);
+        assert_eq!(Regime::around(near, far), Regime::Moved);
+        assert_eq!(Regime::around(near, batches(9000.0, 0)), Regime::Busy);
+        assert_eq!(Regime::around(batches(130.0, 1), near), Regime::Busy);
         assert_eq!(Regime::around(None, None), Regime::OneCore);
+    }
+
+    #[test]
+    fn interruptions_make_cores_busy_and_not_far() {
+        for (quiet, interrupted, wanted) in [
+            (130.0, 0, Some((130.0, false))),
+            (130.0, 1, Some((130.0, true))),
+            (130.0, 10, Some((130.0, true))),
+            (480.0, 0, Some((480.0, false))),
+            (480.0, 2, Some((480.0, true))),
+            (690.0, 0, Some((690.0, false))),
+            (710.0, 0, Some((710.0, true))),
+            (130.0, 60, Some((INTERRUPTED, true))),
+        ] {
+            let found = batches(quiet, interrupted).map(|trip| (trip.ns, trip.busy));
+            assert_eq!(found, wanted, "{quiet}, {interrupted} interrupted");
+        }
+        // What differs a little from batch to batch is quiet.
+        let uneven: Vec<f64> = (0..100).map(|index| 120.0 + f64::from(index)).collect();
+        let found = RoundTrip::of(&uneven).map(|trip| (trip.ns, trip.busy));
+        assert_eq!(found, Some((169.5, false)));
+        assert_eq!(RoundTrip::of(&[]), None);
     }
 
     #[test]
@@ -180,6 +246,7 @@ mod tests {
         let cpus = cores::usable().expect("can be asked");
         let round_trip = measure(&cpus).expect("cores to pin to");
         assert_eq!(measure(&[0]).expect("needs no pin"), None);
-        assert!(round_trip.is_none_or(|nanoseconds| nanoseconds > 0.0));
+        assert_eq!(round_trip.is_some(), cpus.len() > 1);
+        assert!(round_trip.is_none_or(|trip| trip.ns > 0.0));
     }
 }

@@ -32,7 +32,7 @@ pub enum Said {
     },
 }
 
-/// The calls of one turn, in microseconds, on the slowest rank.
+/// The calls of one turn, in microseconds: the largest of what each rank has of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timed {
     /// Half of them take at most this.

@@ -49,7 +49,7 @@ fn head(job: &Job, found: &Found, rows: &[Row]) -> String {
         "more ranks than CPUs"
     };
     writeln!(text, "{model}, {place}{}", flags(rows)).unwrap_or_default();
-    text.push_str("us a call on the slowest rank, the median of the rounds in which the cores of ranks 0 and 1 were so far apart\n");
+    text.push_str("us a call, the largest of the ranks' medians; of that the median of the rounds in which the cores of ranks 0 and 1 were so far apart\n");
     writeln!(
         text,
         "\n  {:>11}  {:<8} {:<34} {:>9} {:>9}  {:<19} {:>6} {:>7}",
@@ -108,9 +108,7 @@ fn name(row: &Row) -> String {
 fn foot(text: &mut String, found: &Found, engines: &[Met]) {
     text.push('\n');
     for met in engines.iter().filter(|met| met.name != OURS) {
-        // What follows the first comma is of who built it.
-        let version = met.version.split(',').next().unwrap_or_default();
-        writeln!(text, "  {}: {version}", met.name).unwrap_or_default();
+        writeln!(text, "  {}: {}", met.name, met.version).unwrap_or_default();
     }
     for missing in &found.missing {
         let dtype = missing.dtype.map_or_else(String::new, |dtype| format!(", {dtype}"));
@@ -120,7 +118,7 @@ fn foot(text: &mut String, found: &Found, engines: &[Met]) {
         writeln!(text, "  not timed: {}{dtype}{bytes}: {}", missing.peer, missing.missing).unwrap_or_default();
     }
     text.push_str("  checked: every element of a sum before and after each turn, on every rank\n");
-    text.push_str("  x peer: the median over that of the fastest peer, among rounds that are all near or all far\n\n");
+    text.push_str("  x peer: the median over that of the fastest peer, among rounds of the same cores: all near, all far or all on one_core\n\n");
 }
 
 #[cfg(test)]
@@ -170,7 +168,7 @@ mod tests {
         };
         let engines = [Met {
             name: "impi",
-            version: "Intel(R) MPI 1, built by somebody".into(),
+            version: "Intel(R) MPI 1".into(),
             started: "mpiexec".into(),
         }];
         let text = of(&Job::made_up(), &found, &found.rows(), &engines);

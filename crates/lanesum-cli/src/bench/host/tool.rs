@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::conversation::{bound_to_us, listen_to, telling_line};
 use super::folder::Folder;
+use super::output::CHATTER;
 use crate::errors::CliError;
 use crate::spawn::{Change, Event, Team};
 
@@ -25,6 +26,9 @@ pub fn run(folder: &Folder, words: &[OsString]) -> Result<Result<String, String>
             Some(Event::Line { line, .. }) => {
                 output.push_str(&String::from_utf8_lossy(&line));
                 output.push('\n');
+                if output.len() > CHATTER {
+                    return Ok(Err(format!("{} writes more than {} KiB", named(words), CHATTER >> 10)));
+                }
             }
             Some(Event::Closed { .. }) => closed = true,
             Some(Event::Changed {
@@ -34,13 +38,11 @@ pub fn run(folder: &Folder, words: &[OsString]) -> Result<Result<String, String>
             Some(Event::Changed { .. }) => {}
             Some(Event::Interrupted { signal }) => return Err(CliError::Interrupted { signal }),
             Some(Event::OutputLost(cause)) => return Err(CliError::Output(cause)),
-            None => {
-                return Ok(Err(format!(
-                    "{} takes more than {} s",
-                    named(words),
-                    PATIENCE.as_secs()
-                )));
-            }
+            None => return Ok(Err(too_slow(words))),
+        }
+        // There is always a next line of who writes faster than we read.
+        if Instant::now() >= until {
+            return Ok(Err(too_slow(words)));
         }
     }
     Ok(match ended {
@@ -51,6 +53,10 @@ pub fn run(folder: &Folder, words: &[OsString]) -> Result<Result<String, String>
         }
         Some(_) | None => Ok(output),
     })
+}
+
+fn too_slow(words: &[OsString]) -> String {
+    format!("{} takes more than {} s", named(words), PATIENCE.as_secs())
 }
 
 fn named(words: &[OsString]) -> String {

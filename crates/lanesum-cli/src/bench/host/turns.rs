@@ -1,17 +1,20 @@
 //! Whose turn it is, and for how many calls.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use lanesum_plan::{Buffers, Dtype};
 
-use super::conversation::{Answer, Conversation, How, Order, Program, Trouble};
+use super::conversation::{Answer, Conversation, How, Order, Trouble};
 use super::folder::Folder;
 use super::job::Job;
 use super::ledger::Ledger;
 use super::peers::Peers;
+use super::program::Program;
 use super::rank::Assignment;
-use super::round_trip::{self, Regime};
+use super::round_trip::{self, Regime, RoundTrip};
 use super::row::{OURS, Point, What};
+use super::said::Timed;
 use super::tool::{launcher, words};
 use crate::errors::CliError;
 use crate::progress::Progress;
@@ -26,6 +29,35 @@ const PILOT_BYTES: u64 = 16 << 20;
 const PILOT_CALLS: (u64, u64) = (2, 20);
 /// An engine that is gone is started again, and not asked for the size at which it went. It is not worth more than this.
 const STARTS: u32 = 3;
+
+/// A turn is not given up before its calls have taken so many times what the slowest ones took so far.
+const MARGIN: f64 = 4.0;
+
+/// How fast an engine was so far at one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pace {
+    /// The median of the last turn, in microseconds.
+    last_us: f64,
+    /// The largest 99th percentile of a turn; of the few calls of the first one that is the slowest of them.
+    slowest_us: f64,
+}
+
+impl Pace {
+    fn after(before: Option<Self>, timed: &Timed) -> Self {
+        let slowest = before.map_or(0.0, |pace| pace.slowest_us);
+        Self {
+            last_us: timed.p50,
+            slowest_us: slowest.max(timed.p50).max(timed.p99),
+        }
+    }
+
+    /// How long so many calls may take.
+    fn takes(self, calls: u32) -> Duration {
+        let seconds = f64::from(calls) * self.slowest_us * MARGIN / 1e6;
+        // What an engine says of itself may be no time at all.
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+    }
+}
 
 /// One engine with its processes.
 struct Engine {
@@ -44,10 +76,9 @@ pub struct Turns<'a> {
     seats: Vec<(usize, Buffers)>,
     /// Of what is not to be tried again: of which engine, which type and which size.
     given_up: HashSet<(usize, Dtype, u64)>,
-    /// The median of the last turn, in microseconds.
-    paces: HashMap<(usize, Dtype, u64), f64>,
+    paces: HashMap<(usize, Dtype, u64), Pace>,
     /// The round trip after the last turn.
-    flag: Option<f64>,
+    flag: Option<RoundTrip>,
     salt: u32,
 }
 
@@ -124,15 +155,18 @@ impl<'a> Turns<'a> {
         ledger: &mut Ledger<'_>,
     ) -> Result<(), CliError> {
         let (index, buffers) = self.seats[seat];
-        let calls = self.calls(self.paces.get(&(seat, dtype, bytes)).copied(), bytes);
+        let pace = self.paces.get(&(seat, dtype, bytes)).copied();
+        let calls = self.calls(pace, bytes);
+        let warm_ups = calls / 10 + 1;
         self.salt += 1;
         let order = Order {
             dtype,
             buffers,
             elements: bytes / dtype.size() as u64,
-            warm_ups: calls / 10 + 1,
+            warm_ups,
             calls,
             salt: self.salt,
+            takes: pace.map_or(Duration::ZERO, |pace| pace.takes(calls + warm_ups)),
         };
         let engine = &mut self.engines[index];
         let name = engine.program.name;
@@ -149,13 +183,13 @@ impl<'a> Turns<'a> {
             Answer::Timed(timed) => {
                 let before = self.flag;
                 self.flag = round_trip::measure(&self.job.cpus)?;
-                self.paces.insert((seat, dtype, bytes), timed.p50);
+                self.paces.insert((seat, dtype, bytes), Pace::after(pace, &timed));
                 if round > 0 {
                     ledger.note(Point {
                         what,
                         round,
                         regime: Regime::around(before, self.flag),
-                        round_trip_ns: [before, self.flag],
+                        round_trip_ns: [before, self.flag].map(|flag| flag.map(|flag| flag.ns)),
                         calls,
                         timed,
                     });
@@ -224,13 +258,23 @@ impl<'a> Turns<'a> {
     }
 
     /// As many as take about [`TURN_US`].
-    fn calls(&self, pace_us: Option<f64>, bytes: u64) -> u32 {
+    fn calls(&self, pace: Option<Pace>, bytes: u64) -> u32 {
         let pilot = (PILOT_BYTES / bytes.max(1)).clamp(PILOT_CALLS.0, PILOT_CALLS.1) as u32;
-        match (pace_us, self.job.calls) {
+        match (pace, self.job.calls) {
             (None, asked) => pilot.min(asked.unwrap_or(pilot)),
             (Some(_), Some(asked)) => asked,
-            (Some(pace), None) => ((TURN_US / pace.max(f64::MIN_POSITIVE)) as u32).clamp(FEWEST_CALLS, MOST_CALLS),
+            (Some(pace), None) => {
+                ((TURN_US / pace.last_us.max(f64::MIN_POSITIVE)) as u32).clamp(FEWEST_CALLS, MOST_CALLS)
+            }
         }
+    }
+}
+
+impl Drop for Turns<'_> {
+    /// All may leave at once, before one after another is waited for.
+    fn drop(&mut self) {
+        let talks = self.engines.iter_mut().filter_map(|engine| engine.talk.as_mut());
+        talks.for_each(Conversation::dismiss);
     }
 }
 
@@ -257,5 +301,28 @@ fn ours_failed(trouble: Trouble) -> CliError {
         cause: format!("the ranks of lanesum: {}", trouble.reason),
         hint: bug.then(|| "this is a bug: please report it with this output and the model of the CPU".into()),
         reported: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_may_take_what_its_slowest_calls_took() {
+        let timed = |p50, p99| Timed {
+            p50,
+            p99,
+            algorithm: None,
+        };
+        let pilot = Pace::after(None, &timed(8_000.0, 10_000.0));
+        // 5,000 calls of 16 MiB take longer than any deadline of a single one.
+        assert_eq!(pilot.takes(5_501), Duration::from_millis(220_040));
+        let later = Pace::after(Some(pilot), &timed(7_000.0, 9_000.0));
+        assert_eq!((later.last_us, later.slowest_us), (7_000.0, 10_000.0));
+        for nothing in [f64::NAN, f64::INFINITY, -1.0] {
+            assert_eq!(Pace::after(None, &timed(nothing, nothing)).takes(0), Duration::ZERO);
+        }
+        assert_eq!(Pace::after(None, &timed(1e300, 1e300)).takes(3), Duration::ZERO);
     }
 }

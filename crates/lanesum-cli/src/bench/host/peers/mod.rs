@@ -7,9 +7,9 @@
 mod mpi;
 mod others;
 
-use super::conversation::Program;
 use super::folder::Folder;
 use super::job::Job;
+use super::program::Program;
 use crate::arguments::PeerChoice;
 use crate::errors::CliError;
 use mpi::Mpi;

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::{Found, not_there};
-use crate::bench::host::conversation::Program;
 use crate::bench::host::folder::Folder;
 use crate::bench::host::job::Job;
+use crate::bench::host::program::Program;
 use crate::bench::host::tool::{self, in_path, words};
 use crate::errors::CliError;
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::Found;
-use crate::bench::host::conversation::Program;
 use crate::bench::host::folder::Folder;
 use crate::bench::host::job::Job;
+use crate::bench::host::program::Program;
 use crate::bench::host::tool::{self, in_path, launcher, words};
 use crate::errors::CliError;
 
