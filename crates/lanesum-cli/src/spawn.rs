@@ -355,13 +355,17 @@ fn watch(rank: usize, pid: Pid, sender: &SyncSender<Event>) {
         };
         let at = Instant::now();
         let change = read_change(&status);
-        let over = matches!(change, Change::Exited(_));
-        if sender.send(Event::Changed { rank, change, at }).is_err() || over {
+        if sender.send(Event::Changed { rank, change, at }).is_err() {
             return;
         }
-        // Takes what was only looked at, or the next look would find it again. It may be gone by now.
-        let taken = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
-        rustix::process::waitid(WaitId::Pid(pid), taken).ok();
+        // Takes what was only looked at, or the next look would find it again. It may be gone by now; then what has come in its
+        // place is left for the next look.
+        let seen = match change {
+            Change::Stopped => WaitIdOptions::STOPPED,
+            Change::Continued => WaitIdOptions::CONTINUED,
+            Change::Exited(_) => return,
+        };
+        rustix::process::waitid(WaitId::Pid(pid), seen | WaitIdOptions::NOHANG).ok();
     }
 }
 

@@ -22,6 +22,8 @@ mod clock;
 pub const GRACE: Duration = Duration::from_secs(1);
 /// A rank says something every second; one that is silent for two deadlines and this is lost.
 const SILENCE: Duration = Duration::from_secs(15);
+/// How long the system may take to tell that a stopped process goes on.
+const NEWS: Duration = Duration::from_millis(200);
 /// The deadline until a rank has told the real one.
 const ASSUMED: Duration = Duration::from_secs(30);
 
@@ -173,7 +175,10 @@ impl<R: DeserializeOwned> Watch<R> {
         let ran = self.clock.at(now).ran;
         if let Some(alarm) = self.alarm() {
             let patience = self.last_words(alarm);
-            return if ran >= patience || !self.met || self.seats.iter().all(Seat::settled) {
+            // Word that a stopped rank goes on may still be on its way, behind what its peers say of what it did then.
+            let pauses = self.seats.iter().any(Seat::pauses) && ran < alarm + NEWS;
+            let settled = self.seats.iter().all(Seat::settled) && !pauses;
+            return if ran >= patience || !self.met || settled {
                 Verdict::Failed(self.failure(now))
             } else {
                 Verdict::Wait(now + TICK.min(patience.saturating_sub(ran)))
@@ -343,7 +348,7 @@ impl<R: DeserializeOwned> Watch<R> {
             if let (Some((ending, _)), true) = (seat.ended, seat.lost()) {
                 return Some(format!("rank {rank} died ({ending})"));
             }
-            if seat.stopped.is_some() {
+            if seat.pauses() {
                 return Some(format!("rank {rank} was stopped and did not go on"));
             }
             self.hangs(seat).then(|| format!("rank {rank} fell silent"))
@@ -389,7 +394,12 @@ impl<R> Seat<R> {
     /// Died by a signal, or ended without a report or a reason.
     fn lost(&self) -> bool {
         let killed = matches!(self.ended, Some((Ending::Signal(_), _))) && self.failure.is_none();
-        killed || self.left_without_a_word() || (self.stopped.is_some() && self.ended.is_none())
+        killed || self.left_without_a_word() || self.pauses()
+    }
+
+    /// Is stopped, and has not said how it failed.
+    fn pauses(&self) -> bool {
+        self.stopped.is_some() && self.ended.is_none() && self.failure.is_none()
     }
 
     fn left_without_a_word(&self) -> bool {

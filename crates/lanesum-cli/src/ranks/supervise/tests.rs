@@ -144,9 +144,33 @@ fn a_stopped_rank_is_timed_from_its_stop() {
     play.change(1, Change::Stopped, 100);
     play.waits_at(200);
     play.say(0, &blames(1, Some(2000.0)), 2100);
-    let failure = play.failure(2101);
+    // It may have gone on, which is known a moment later.
+    play.waits_at(2299);
+    let failure = play.failure(2300);
     assert_eq!((failure.failed_ranks, failure.noticed_ms), (vec![1], Some(2000.0)));
     assert!(failure.error.contains("stopped"), "{}", failure.error);
+}
+
+#[test]
+fn a_stopped_rank_that_goes_on_and_fails_tells_why_whatever_is_heard_first() {
+    for heard in [None, Some(320), Some(340)] {
+        let mut play = Play::met(2);
+        play.change(1, Change::Stopped, 100);
+        play.say(0, &blames(1, None), 300);
+        play.waits_at(310);
+        let mut goes_on = |at| match heard {
+            Some(ms) if ms == at => play.change(1, Change::Continued, ms),
+            Some(_) | None => {}
+        };
+        goes_on(320);
+        goes_on(340);
+        play.say(1, &fails_by_itself(), 350);
+        let failure = play.failure(351);
+        assert_eq!(
+            (failure.failed_ranks, &*failure.error),
+            (vec![1], "rank 1 failed: no memory")
+        );
+    }
 }
 
 #[test]
