@@ -423,6 +423,15 @@ pub fn die_with_parent(parent: u32) -> io::Result<bool> {
 mod tests {
     use super::*;
 
+    /// With nothing to wait for in between: who looks after a system call that was interrupted must see it.
+    #[test]
+    fn a_request_to_end_is_noted_at_once() {
+        let noted = note_signals().expect("listens");
+        assert_eq!(noted.load(std::sync::atomic::Ordering::Relaxed), 0);
+        signal_hook::low_level::raise(SIGTERM).expect("is raised");
+        assert_eq!(noted.load(std::sync::atomic::Ordering::Relaxed), SIGTERM as usize);
+    }
+
     #[test]
     fn ignored_signals_are_read_from_the_mask() {
         let status = "Name:\tlanesum\nSigIgn:\t0000000000000001\nSigCgt:\tffffffffffffffff\n";

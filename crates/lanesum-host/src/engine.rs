@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanesum_plan::{Announced, Call, Dtype, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
+use lanesum_plan::{Announced, Call, Dtype, LINE, Operation, PlanError, Rank, Request, WORLD_MAX, WorldSize};
 use lanesum_segment::{
     Announcement, Epoch, Lost, Member, Pace, Phase, RankSet, Record, RecordKind, Run, Segment, Tally, Trouble, Turns,
     WaitContext,
@@ -64,9 +64,6 @@ impl Closed {
         self.epoch
     }
 }
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// What one exchange works on.
 #[derive(Debug, Clone, Copy)]
@@ -157,9 +154,9 @@ impl Engine {
         self.rank
     }
 
-    /// All ranks but this one, each with its index.
+    /// The owners of all shards but this rank's, each with its index.
     #[inline]
-    pub(crate) fn peers(&self) -> impl Iterator<Item = (usize, Rank)> {
+    pub(crate) fn other_owners(&self) -> impl Iterator<Item = (usize, Rank)> {
         let own = self.rank;
         self.world
             .ranks()
@@ -329,7 +326,7 @@ impl Engine {
     ) -> Result<Closed, Box<Fault>> {
         let total = request.elements.get() as usize;
         let chunk = usize::try_from(chunk).unwrap_or(usize::MAX).max(1);
-        let line = LINE / request.dtype.size();
+        let line = LINE as usize / request.dtype.size();
         let step = total
             .div_ceil(total.div_ceil(chunk).max(1))
             .next_multiple_of(line)
@@ -421,6 +418,17 @@ impl Engine {
                 .cast_const();
         }
         Ok(sources)
+    }
+
+    /// The sources of a run: this rank's in its input, from `own` on, the others' in mailboxes.
+    #[inline]
+    pub(crate) fn posted(&self, run: &Run, own: *const u8) -> [*const u8; WORLD_MAX] {
+        let mut sources = [core::ptr::null(); WORLD_MAX];
+        sources[self.member.rank()] = own;
+        for peer in self.member.peers().iter() {
+            sources[peer] = self.incoming(run, peer).cast_const();
+        }
+        sources
     }
 
     /// The sum of some bytes of all ranks.

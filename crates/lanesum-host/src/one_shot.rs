@@ -2,7 +2,7 @@
 //!
 //! Bytes for each rank: (W - 1) S written to mailboxes, as much read from peers, one wait for the slowest.
 
-use lanesum_plan::{Announced, OneShotPull, Request, WORLD_MAX};
+use lanesum_plan::{Announced, OneShotPull, Request};
 use lanesum_segment::{Phase, Run};
 
 use crate::Fault;
@@ -47,7 +47,7 @@ impl Engine {
         let input = self.input(part.operands, part.start, part.dtype);
         for run in self.runs(chunk.len()) {
             let from = input.wrapping_add(run.bytes.start);
-            for (peer, _) in self.peers() {
+            for peer in self.member.peers().iter() {
                 // SAFETY: the run lies in the chunk, which lies in the input (`stream` cuts it so) and fits a mailbox
                 // (the plan's chunk does). Nobody reads the outgoing part of a mailbox now: it is this rank that read
                 // it last (docs/memory-model.md).
@@ -57,11 +57,7 @@ impl Engine {
         self.enter(part.epoch, part.announced, 0)?;
         let output = part.operands.output.wrapping_add(chunk.start);
         for run in self.runs(chunk.len()) {
-            let mut sources = [core::ptr::null(); WORLD_MAX];
-            sources[self.member.rank()] = input.wrapping_add(run.bytes.start);
-            for (peer, _) in self.peers() {
-                sources[peer] = self.incoming(&run, peer).cast_const();
-            }
+            let sources = self.posted(&run, input.wrapping_add(run.bytes.start));
             // SAFETY: each source holds the run: own input by the caller, incoming parts of mailboxes because the peers'
             // headers of this epoch were acquired. The output is the own source or disjoint from all, by the caller.
             unsafe { self.sum(part, &sources, output.wrapping_add(run.bytes.start), run.bytes.len()) };
@@ -80,7 +76,7 @@ impl Engine {
         // Peers read the input until they close: a sum in place waits outside it, where this rank may write, and nobody
         // reads in this exchange.
         let in_place = core::ptr::eq(output.cast_const(), sources[self.member.rank()]);
-        let scratch = |run: &Run| self.peers().next().map(|(peer, _)| self.outgoing(run, peer));
+        let scratch = |run: &Run| self.member.peers().iter().next().map(|peer| self.outgoing(run, peer));
         for run in self.runs(chunk.len()) {
             let sources = sources.map(|source| source.wrapping_add(run.bytes.start));
             let output = output.wrapping_add(run.bytes.start);

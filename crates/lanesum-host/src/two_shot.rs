@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use lanesum_plan::{Announced, Rank, Request, TwoShotPull, WORLD_MAX};
+use lanesum_plan::{Announced, Rank, Request, TwoShotPull};
 use lanesum_segment::Phase;
 
 use crate::Fault;
@@ -41,7 +41,7 @@ impl Engine {
     unsafe fn two_shot_part(&self, algorithm: &TwoShotPull, part: &Exchange<'_>) -> Result<(), Failed> {
         let shard = |rank| self.shard(algorithm, part, rank);
         let input = self.input(part.operands, part.start, part.dtype);
-        for (peer, owner) in self.peers() {
+        for (peer, owner) in self.other_owners() {
             let range = shard(owner);
             for run in self.runs(range.len()) {
                 let from = input.wrapping_add(range.start + run.bytes.start);
@@ -56,16 +56,12 @@ impl Engine {
         let output = part.operands.output.wrapping_add(part.bytes(0..part.start).end);
         for run in self.runs(mine.len()) {
             let at = mine.start + run.bytes.start;
-            let mut sources = [core::ptr::null(); WORLD_MAX];
-            sources[self.member.rank()] = input.wrapping_add(at);
-            for (peer, _) in self.peers() {
-                sources[peer] = self.incoming(&run, peer).cast_const();
-            }
+            let sources = self.posted(&run, input.wrapping_add(at));
             let sum = output.wrapping_add(at);
             // SAFETY: each source holds the run: own input by the caller, incoming parts of mailboxes because the peers'
             // headers of this epoch were acquired. The output is the own source or disjoint from all, by the caller.
             unsafe { self.sum(part, &sources, sum, run.bytes.len()) };
-            for (peer, _) in self.peers() {
+            for peer in self.member.peers().iter() {
                 // SAFETY: the peer does not touch what it wrote here before it sees this rank's result flag.
                 unsafe { copy(sum.cast_const(), self.incoming(&run, peer), run.bytes.len()) };
             }
@@ -75,7 +71,7 @@ impl Engine {
             .await_results(part.epoch, || self.context())
             .map_err(|trouble| (Phase::Result, trouble))?;
 
-        for (peer, owner) in self.peers() {
+        for (peer, owner) in self.other_owners() {
             let range = shard(owner);
             for run in self.runs(range.len()) {
                 let to = output.wrapping_add(range.start + run.bytes.start);

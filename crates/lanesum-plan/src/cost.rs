@@ -242,9 +242,6 @@ impl CostModel {
     fn counts(&self, algorithm: AlgorithmName, buffers: Buffers) -> Option<Counts> {
         let world = self.world.get() as f64;
         let peers = world - 1.0;
-        if buffers.engine() != Engine::Host {
-            return None;
-        }
         let (copied, transferred, added, waits, reads) = match algorithm {
             AlgorithmName::Alone => (0.0, 0.0, 1.0, 0.0, 0.0),
             AlgorithmName::HeaderOnly => (0.0, 0.0, 0.0, 1.0, 0.0),

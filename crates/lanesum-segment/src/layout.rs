@@ -181,15 +181,15 @@ impl Geometry {
         self.arena_offset(self.world)
     }
 
-    /// The number that the line and the flags of a half hold before any exchange: the last epoch of its
+    /// The number that the line of a parity and its flags hold before any exchange: the last epoch of that
     /// parity before the first, so that none of them can be believed before it is posted.
-    pub(crate) fn stale(&self, half: u64) -> u64 {
+    pub(crate) fn stale(&self, parity: u64) -> u64 {
         if crate::mutants::blank_lines() {
             return 0;
         }
         self.first_epoch
             .wrapping_sub(2)
-            .wrapping_add((self.first_epoch ^ half) & 1)
+            .wrapping_add((self.first_epoch ^ parity) & 1)
     }
 
     #[cfg(not(loom))]

@@ -107,8 +107,8 @@ impl Segment {
     /// through the kernel afterwards.
     fn format(&self) {
         for rank in 0..self.geometry.world() {
-            for (half, line) in (0u64..).zip(&self.control(rank).lines) {
-                let stale = self.geometry.stale(half);
+            for (parity, line) in (0u64..).zip(&self.control(rank).lines) {
+                let stale = self.geometry.stale(parity);
                 line.header.store(u64::from(stale as u32), Ordering::Relaxed);
                 line.result.store(stale, Ordering::Relaxed);
                 line.closing.store(stale, Ordering::Relaxed);

@@ -199,7 +199,7 @@ impl Member {
         }
         self.await_all(context, move |control| {
             // Pairs with the release store in `post_result`. Equality: a flag can't run ahead, because its
-            // owner posts the next of this half only after this rank's next header but one.
+            // owner posts the next in this line only after this rank's next header but one.
             let order = mutants::acquire(mutants::relaxed_result_look());
             let flag = control.lines[epoch.parity()].result.load(order);
             look_at_flag(flag, epoch, mutants::wrapped_result())

@@ -10,8 +10,9 @@ use lanesum_segment::{Allocation, ForkGuard, Segment};
 
 use crate::element::Element;
 
-/// Memory in this rank's arena of the segment, taken at set-up. A pinned `one_shot_pull` reads it where it is; other calls copy
-/// it to mailboxes like private memory, which is faster (docs/decisions/0015-mailboxes.md). It may outlive its communicator. In a forked child it is empty: the memory stays with the parent.
+/// Memory in this rank's arena of the segment, taken at set-up. A pinned `one_shot_pull` reads it where it is; other calls
+/// copy it to mailboxes like private memory, which is faster (docs/decisions/0015-mailboxes.md). It may outlive its
+/// communicator. In a forked child it is empty: the memory stays with the parent.
 #[derive(Debug)]
 pub struct SharedBuffer<T: Element> {
     segment: Arc<Segment>,

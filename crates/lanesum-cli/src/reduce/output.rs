@@ -192,3 +192,18 @@ fn reserve(file: &File, bytes: u64, asked_to_end: &AtomicUsize) -> io::Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_is_taken_for_who_is_asked_to_end() {
+        let file = tempfile::tempfile().expect("can be made");
+        let length = || file.metadata().expect("can be read").len();
+        reserve(&file, 1 << 20, &AtomicUsize::new(15)).expect("is left");
+        assert_eq!(length(), 0);
+        reserve(&file, 1 << 20, &AtomicUsize::new(0)).expect("is taken");
+        assert_eq!(length(), 1 << 20);
+    }
+}

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::said::{Said, Timed};
 use crate::arguments::HostRank;
-use crate::bench::statistics::quantiles;
+use crate::bench::statistics::{in_tenths, quantiles};
 use crate::cores;
 use crate::ranks::speech::microseconds;
 
@@ -187,7 +187,8 @@ impl Whole for bf16 {
 
 fn turn<T: Whole>(communicator: &Communicator, order: &Order) -> Result<(), Trouble> {
     let timed = match order.buffers {
-        Buffers::Private | Buffers::Device => {
+        Buffers::Device => return Err(Trouble::Order("sums of memory of GPUs".into())),
+        Buffers::Private => {
             let spare = ALIGNMENT / size_of::<T>();
             let mut memory = vec![T::default(); order.elements + spare];
             let begin = memory.as_ptr().align_offset(ALIGNMENT).min(spare);
@@ -250,15 +251,10 @@ fn measured<T: Whole, B: DerefMut<Target = [T]>>(
     let slowest_of_all = AllReduce::in_place(&mut slowest).operation(Operation::Max);
     completed(&communicator.all_reduce(slowest_of_all)?)?;
     Ok(Timed {
-        p50: rounded(slowest[0]),
-        p99: rounded(slowest[1]),
+        p50: in_tenths(slowest[0].into()),
+        p99: in_tenths(slowest[1].into()),
         algorithm: Some(algorithm.to_string()),
     })
-}
-
-/// To a tenth of a nanosecond, as the other engines tell it.
-fn rounded(us: f32) -> f64 {
-    (f64::from(us) * 1e4).round() / 1e4
 }
 
 /// Only a complete call may be timed.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::peers::NAMES;
 use super::round_trip::Regime;
 use super::said::Timed;
-use crate::bench::statistics::Spread;
+use crate::bench::statistics::{Spread, in_tenths};
 
 /// The name under which our own rows stand beside those of peers.
 pub const OURS: &str = "lanesum";
@@ -168,12 +168,12 @@ fn row(ranks: usize, points: &[&Point]) -> Option<Row> {
         dtype: first.what.dtype,
         regime: first.regime,
         us: Us {
-            p50: short(medians.median),
-            p99: short(tails.median),
-            min: short(medians.min),
-            q1: short(medians.q1),
-            q3: short(medians.q3),
-            max: short(medians.max),
+            p50: in_tenths(medians.median),
+            p99: in_tenths(tails.median),
+            min: in_tenths(medians.min),
+            q1: in_tenths(medians.q1),
+            q3: in_tenths(medians.q3),
+            max: in_tenths(medians.max),
         },
         rounds: points.len(),
         calls: points.iter().map(|point| u64::from(point.calls)).sum(),
@@ -183,17 +183,11 @@ fn row(ranks: usize, points: &[&Point]) -> Option<Row> {
     })
 }
 
-/// Without the digits that interpolation leaves behind: engines tell tenths of nanoseconds.
-fn short(us: f64) -> f64 {
-    (us * 1e4).round() / 1e4
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn point(peer: &'static str, regime: Regime, p50: f64) -> Point {
-        Point {
+impl Point {
+    /// Of 42 KiB in private buffers, 100 calls, with a tail twice as long as the median.
+    pub fn made_up(peer: &'static str, regime: Regime, p50: f64) -> Self {
+        Self {
             what: What {
                 peer,
                 buffers: Buffers::Private,
@@ -207,23 +201,28 @@ mod tests {
             timed: Timed {
                 p50,
                 p99: 2.0 * p50,
-                algorithm: None,
+                algorithm: (peer == OURS).then(|| "one_shot_pull".into()),
             },
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn only_rounds_of_one_regime_are_put_together_and_compared() {
         let rows = summarised(
             2,
             &[
-                point(OURS, Regime::Near, 4.0),
-                point(OURS, Regime::Near, 6.0),
-                point("impi", Regime::Near, 10.0),
-                point("mpich", Regime::Near, 20.0),
-                point(OURS, Regime::Far, 9.0),
-                point("impi", Regime::Moved, 1.0),
-                point(OURS, Regime::Moved, 1.0),
+                Point::made_up(OURS, Regime::Near, 4.0),
+                Point::made_up(OURS, Regime::Near, 6.0),
+                Point::made_up("impi", Regime::Near, 10.0),
+                Point::made_up("mpich", Regime::Near, 20.0),
+                Point::made_up(OURS, Regime::Far, 9.0),
+                Point::made_up("impi", Regime::Moved, 1.0),
+                Point::made_up(OURS, Regime::Moved, 1.0),
             ],
         );
         let found: Vec<_> = rows

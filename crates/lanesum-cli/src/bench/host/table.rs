@@ -123,41 +123,20 @@ fn foot(text: &mut String, found: &Found, engines: &[Met]) {
 
 #[cfg(test)]
 mod tests {
-    use lanesum_plan::{Buffers, Dtype};
+    use lanesum_plan::Dtype;
 
     use super::*;
-    use crate::bench::host::row::{Missing, Point, What};
-    use crate::bench::host::said::Timed;
-
-    fn point(peer: &'static str, regime: Regime, p50: f64) -> Point {
-        Point {
-            what: What {
-                peer,
-                buffers: Buffers::Private,
-                dtype: Dtype::F32,
-                bytes: 43_008,
-            },
-            round: 1,
-            regime,
-            round_trip_ns: [Some(130.0), Some(130.0)],
-            calls: 10,
-            timed: Timed {
-                p50,
-                p99: 9.0,
-                algorithm: (peer == OURS).then(|| "one_shot_pull".into()),
-            },
-        }
-    }
+    use crate::bench::host::row::{Missing, Point};
 
     #[test]
     fn ours_stand_first_and_peers_from_the_fastest_on() {
         let found = Found {
             ranks: 3,
             points: vec![
-                point("mpich", Regime::Near, 8.0),
-                point("impi", Regime::Near, 4.0),
-                point(OURS, Regime::Near, 5.0),
-                point(OURS, Regime::Busy, 50.0),
+                Point::made_up("mpich", Regime::Near, 8.0),
+                Point::made_up("impi", Regime::Near, 4.0),
+                Point::made_up(OURS, Regime::Near, 5.0),
+                Point::made_up(OURS, Regime::Busy, 50.0),
             ],
             missing: vec![Missing::new(
                 "gloo",
@@ -186,18 +165,18 @@ mod tests {
             "private",
             "(one_shot_pull)",
             "5.00",
-            "9.00",
+            "10.00",
             "5.00..5.00",
             "1",
             "1.25",
         ]);
         assert_eq!(
-            at(&["impi", "4.00", "9.00", "4.00..4.00", "1", "1.00"]),
+            at(&["impi", "4.00", "8.00", "4.00..4.00", "1", "1.00"]),
             ours + 1,
             "{text}"
         );
         assert_eq!(
-            at(&["mpich", "8.00", "9.00", "8.00..8.00", "1", "2.00"]),
+            at(&["mpich", "8.00", "16.00", "8.00..8.00", "1", "2.00"]),
             ours + 2,
             "{text}"
         );
@@ -208,12 +187,12 @@ mod tests {
             "private",
             "(one_shot_pull)",
             "50.00",
-            "9.00",
+            "100.00",
             "50.00..50.00",
             "1",
         ]);
         for words in [
-            "flag round trip near 130 ns",
+            "flag round trip near 135 ns",
             "more ranks than CPUs",
             "  impi: Intel(R) MPI 1\n",
             "not timed: gloo, f32, 43,008 bytes: it hangs",
