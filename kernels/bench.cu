@@ -20,9 +20,10 @@ LANESUM_BENCH(flag_round) {
     if (is_closed(epoch)) return;
     if (sweeps(epoch)) sweep<LANESUM_WORLD>(launch, epoch);
     if (leaf < LANESUM_WORLD && leaf != launch.position) {
-        store_relaxed(&launch.inboxes[leaf]->headers[epoch & 1][0][launch.position], static_cast<u32>(epoch));
+        const u32 offset = lane_offset(launch, epoch), tag = tag_of(epoch);
+        push(slot_of(launch.targets[leaf], offset), pack(header_of(launch, epoch), tag));
         for (u32 polls = 1u << 24; polls != 0; --polls) {
-            if (static_cast<u32>(load_header(launch, epoch, leaf)) == static_cast<u32>(epoch)) break;
+            if (tag_difference(load_pair(slot_of(launch.sources[leaf], offset)), tag) == 0) break;
             spin_hint();
         }
     }

@@ -22,6 +22,8 @@
 #endif
 #define LANESUM_TAG_MASK (0xFFFFu >> (16 - LANESUM_TAG_BITS))
 
+#define FRAME_BYTES 16
+
 // The payload of a frame.
 struct Frame {
     u32 words[3];
@@ -84,6 +86,9 @@ LANESUM_DEVICE u32 tag_difference(Pair pair, u32 tag) {
 #endif
 }
 
+// The slot that is so many bytes into a region.
+LANESUM_DEVICE u64* slot_of(u8* region, u32 offset) { return reinterpret_cast<u64*>(region + offset); }
+
 // Into a region.
 LANESUM_DEVICE void push(u64* slot, Pair pair) {
 #ifdef LANESUM_MUTANT_RELAXED_TAG
@@ -103,9 +108,26 @@ LANESUM_DEVICE bool sweeps(u64 epoch) {
 #endif
 }
 
-// Where the slots of this block's lane start in every region, in words, in the half of an epoch.
-LANESUM_DEVICE u64 lane_offset(const Launch& launch, u64 epoch) {
-    return static_cast<u64>(half_of(epoch) * launch.lanes + block_index()) * (2 * launch.capacity);
+// Where the slots of this block's lane start in every region, in bytes, in the half of an epoch. The first is the header's; the
+// frames' follow.
+LANESUM_DEVICE u32 lane_offset(const Launch& launch, u64 epoch) {
+    return half_of(epoch) * launch.half_bytes + block_index() * launch.lane_bytes;
+}
+LANESUM_DEVICE u32 frame_offset(u32 lane_offset, u32 index) { return lane_offset + (index + 1) * FRAME_BYTES; }
+
+// What a rank says of its call, in the header's slot: a frame like any other, with the digest and 32 bits of the epoch.
+LANESUM_DEVICE Frame header_of(const Launch& launch, u64 epoch) { return {{launch.digest, static_cast<u32>(epoch), 0}}; }
+
+// What the rank of a leaf says in this block's lane.
+struct Header {
+    bool here;  // it is of that epoch
+    u32 digest;
+};
+LANESUM_COLD Header load_header(const Launch& launch, u64 epoch, u32 leaf) {
+    const Pair pair = load_pair(slot_of(launch.sources[leaf], lane_offset(launch, epoch)));
+    const Frame frame = unpack(pair);
+    const bool here = tag_difference(pair, tag_of(epoch)) == 0 && frame.words[1] == static_cast<u32>(epoch);
+    return {here, frame.words[0]};
 }
 
 // Half `epoch - 1` was read completely, and nobody writes there before it has seen this lane's header of `epoch`.
@@ -114,10 +136,10 @@ LANESUM_COLD void sweep(const Launch& launch, u64 epoch) {
     const Pair stale = pack(Frame{{0, 0, 0}}, tag_of(epoch - 1));
     LANESUM_ROLLED
     for (u32 leaf = 0; leaf < W; ++leaf) {
-        u64* const slots = launch.sources[leaf] + lane_offset(launch, epoch - 1);
+        const u32 offset = lane_offset(launch, epoch - 1);
         LANESUM_ROLLED
         for (u32 index = thread_index(); index < launch.capacity; index += thread_count()) {
-            store_pair(slots + 2 * static_cast<u64>(index), stale);
+            store_pair(slot_of(launch.sources[leaf], frame_offset(offset, index)), stale);
         }
     }
     // Before the header, which the peers' next writes follow; they fence after they have seen it. Behind the barrier: the thread

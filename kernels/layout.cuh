@@ -25,7 +25,7 @@ struct Lane {
 // State of a rank that only its own device writes.
 struct Local {
     Lane lanes[LANESUM_LANES_MAX];
-    u64 calls;                         // that lane 0 has finished well
+    u64 barren;                        // exchanges of lane 0 that ended no call well: all but the last of a call, and failed ones
     u64 waited_ns[LANESUM_WORLD_MAX];  // for each peer that was not there yet, by lane 0
     u64 ignored[7];
 };
@@ -57,44 +57,50 @@ struct Mapped {
     u64 ignored3[12];
 };
 
-// Memory of a rank that its peers write and only it reads. `data` of [leaves][2 halves][lanes][capacity] frames follows, two words
-// each: a region for each leaf. What calls use is ordered by the leaves of the tree; ranks are named where something goes wrong.
+// Memory of a rank that its peers write and only it reads. `data` of [leaves][2 halves][lanes][slots] frames follows, two words
+// each: a region for each leaf, where a lane has one slot for that rank's header and at least `capacity` for its frames. What calls
+// use is ordered by the leaves of the tree; ranks are named where something goes wrong.
 struct Inbox {
-    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];  // by leaf; low half of the epoch below the digest
-    Record alerts[LANESUM_WORLD_MAX];                      // by rank: why a peer has failed
+    Record alerts[LANESUM_WORLD_MAX];  // by rank: why a peer has failed
     u64 ignored[352];
     u64 proof[LANESUM_WORLD_MAX][LANESUM_PROOF_WORDS];
     u64 data[2];
 };
 
-// One call, by value.
+// One call, by value. First what every call reads, then what is for some.
 struct Launch {
     const u8* input;
     u8* output;
-    u64 elements;
-    u64 frames;   // of the message, the last of which may be cut off
-    u32 share;        // frames of each lane but the last
-    u32 tail;         // frames of the last lane
-    u32 plain_share;  // of a share, the first frames, which are whole; 0 if input or output is not aligned to 4 bytes
-    u32 plain_tail;   // the same of the last lane
-    u64 ticket;   // from 1, ascending; 0 for a call that is part of a graph
-    u64 call[4];  // the call in words
-    u32 digest;
-    u32 canonical;  // not 0: the tree is canonical, and `program` need not be read
-    u32 rank;      // this one
-    u32 position;  // of this rank among the leaves of the tree
-    u32 lanes;     // of the communicator, not of this call
-    u32 capacity;  // frames from each rank that a lane takes in one exchange; even
-    u64 order;     // byte p: the rank that is leaf p
-    u64 program;   // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
     Local* local;
-    Mapped* mapped;
-    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too; for headers and alerts
+    u32 once;        // not 0: one exchange, at most one frame for each thread but the first, whole words in aligned memory, canonical
+    u32 share;       // frames of each lane but the last
+    u32 words;       // of the message, if `once`
+    u32 digest;
+    u32 half_bytes;  // of a region
+    u32 lane_bytes;  // of a lane in a half of a region
+    u32 pause_ns;    // from the pushes to the first poll; 0 where polls cost nothing
+    u32 position;    // of this rank among the leaves of the tree
+    u64 ticket;      // from 1, ascending; 0 for a call that is part of a graph
     // By leaf: the region where this rank writes frames for that leaf, and the one where it reads that leaf's frames, which it
     // writes only to sweep. For its own leaf both are the place where its own frames stand, in its inbox or anywhere else. Aligned,
     // so that kernels load two at once.
-    alignas(16) u64* targets[LANESUM_WORLD_MAX];
-    alignas(16) u64* sources[LANESUM_WORLD_MAX];
+    alignas(16) u8* targets[LANESUM_WORLD_MAX];
+    alignas(16) u8* sources[LANESUM_WORLD_MAX];
+    u64 elements;
+    u64 frames;       // of the message, the last of which may be cut off
+    u32 tail;         // frames of the last lane
+    u32 plain_share;  // of a share, the first frames, which are whole; 0 if input or output is not aligned to 4 bytes
+    u32 plain_tail;   // the same of the last lane
+    u32 capacity;     // frames from each rank that a lane takes in one exchange; even
+    u32 canonical;    // not 0: the tree is canonical, and `program` need not be read
+    u32 rank;         // this one
+    u32 lanes;        // of the communicator, not of this call
+    u32 ignored;
+    u64 call[4];      // the call in words
+    u64 order;        // byte p: the rank that is leaf p
+    u64 program;      // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
+    Mapped* mapped;
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too; for alerts
 };
 
 // A notice to all peers, or a proof of access to them.
@@ -134,7 +140,7 @@ struct Notice {
 static_assert(sizeof(Lane) == 16 && sizeof(Local) == 640, "Local");
 static_assert(sizeof(Record) == 160, "Record");
 static_assert(sizeof(Mapped) == 384, "Mapped");
-static_assert(sizeof(Launch) == 336, "Launch");
+static_assert(sizeof(Launch) == 368, "Launch");
 static_assert(sizeof(Notice) == 104, "Notice");
-// Everything before the data is 40 KiB: 4 KiB of headers, 4 KiB with alerts, 32 KiB of proofs.
-static_assert(sizeof(Inbox) == 40 * 1024 + 16, "Inbox");
+// Everything before the data is 36 KiB: 4 KiB with alerts, 32 KiB of proofs.
+static_assert(sizeof(Inbox) == 36 * 1024 + 16, "Inbox");

@@ -76,30 +76,37 @@ LANESUM_COLD u32 reduce_words_by(u64 program, u32 (&words)[W]) {
     return low | Element<D>::round(reduce_by<O, W>(program, values)) << 16;
 }
 
-// The result of one frame from those of all leaves.
+// The result of one frame from those of all leaves, by the canonical tree.
 template <int D, int O, int W>
-LANESUM_DEVICE Frame combine(const Launch& launch, const Pair (&pairs)[W]) {
+LANESUM_DEVICE Frame combine(const Pair (&pairs)[W]) {
     Frame frames[W], result;
     LANESUM_UNROLL
     for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = unpack(pairs[leaf]);
+    LANESUM_UNROLL
+    for (int word = 0; word < 3; ++word) {
+        u32 words[W];
+        LANESUM_UNROLL
+        for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
+        result.words[word] = reduce_words<D, O, W>(words);
+    }
+    return result;
+}
+
+// By the tree of the launch.
+template <int D, int O, int W>
+LANESUM_DEVICE Frame combine_by_tree(const Launch& launch, const Pair (&pairs)[W]) {
     // Two leaves make one tree only.
-    const bool canonical = W <= 2 || launch.canonical != 0;
-    if LANESUM_USUAL (canonical) {
+    if constexpr (W <= 2) return combine<D, O, W>(pairs);
+    if LANESUM_USUAL (launch.canonical != 0) return combine<D, O, W>(pairs);
+    Frame frames[W], result;
+    LANESUM_UNROLL
+    for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = unpack(pairs[leaf]);
+    LANESUM_UNROLL
+    for (int word = 0; word < 3; ++word) {
+        u32 words[W];
         LANESUM_UNROLL
-        for (int word = 0; word < 3; ++word) {
-            u32 words[W];
-            LANESUM_UNROLL
-            for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
-            result.words[word] = reduce_words<D, O, W>(words);
-        }
-    } else {
-        LANESUM_UNROLL
-        for (int word = 0; word < 3; ++word) {
-            u32 words[W];
-            LANESUM_UNROLL
-            for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
-            result.words[word] = reduce_words_by<D, O, W>(launch.program, words);
-        }
+        for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
+        result.words[word] = reduce_words_by<D, O, W>(launch.program, words);
     }
     return result;
 }

@@ -31,12 +31,15 @@ struct TwoShotPush {
         return {owner, at - owner * shard};
     }
 
+    // Results fill the second half of a lane's slots.
+    LANESUM_DEVICE static u32 result_offset(const Launch& launch, const Exchange& exchange, u32 index) {
+        return frame_offset(exchange.offset, launch.capacity / 2 + index);
+    }
+
     // Waits for the result of one frame of a peer's shard.
-    LANESUM_DEVICE static bool await_result(const Launch& launch, const Exchange& exchange, Place place, Pair& pair,
-                                            Trouble& trouble) {
-        trouble = Trouble{0, 0, 0};
-        const u64* const slot = launch.sources[place.owner] + exchange.offset + launch.capacity + 2 * place.index;
-        Wait wait = {exchange.epoch, 0};
+    LANESUM_DEVICE static u32 await_result(const Launch& launch, const Exchange& exchange, Place place, Pair& pair) {
+        const u32 offset = result_offset(launch, exchange, place.index);
+        const u64* const slot = slot_of(launch.sources[place.owner], offset);
         u32 polls = LANESUM_POLL_BUDGET;
         LANESUM_ROLLED
         for (;;) {
@@ -44,33 +47,33 @@ struct TwoShotPush {
 #ifndef LANESUM_MUTANT_NO_WAIT
             if LANESUM_USUAL (tag_difference(pair, exchange.tag) == 0)
 #endif
-                return true;
+                return 0;
             spin_hint();
             if ((G & GUARD_DEADLINE) == 0 || --polls != 0) continue;
-            if (trouble.kind != 0) return false;
-            be_patient<W, G>(launch, wait, trouble, 1u << place.owner);
-            polls = trouble.kind == 0 ? LANESUM_POLL_BUDGET : 1;
+            const u32 trouble = outwait<W, G>(launch, exchange.epoch, offset, 1u << place.owner, PHASE_RESULT);
+            if LANESUM_RARE (trouble != 0) return trouble;
         }
     }
 
     // Sums frame `index` of the own shard, which is frame `at` of the exchange, and sends the result.
-    LANESUM_DEVICE static bool sum(const Launch& launch, const Exchange& exchange, u32 index, u32 at, Trouble& trouble) {
+    LANESUM_DEVICE static u32 sum(const Launch& launch, const Exchange& exchange, u32 index, u32 at) {
         Pair pairs[W];
-        if LANESUM_RARE (!gather<W, G>(launch, exchange, index, pairs, trouble)) return false;
-        const Frame result = combine<D, O, W>(launch, pairs);
+        const u32 input_offset = frame_offset(exchange.offset, index);
+        const u32 trouble = gather<W, G>(launch, exchange.epoch, input_offset, pairs, all_of<W>(), PHASE_DATA);
+        if LANESUM_RARE (trouble != 0) return trouble;
+        const Frame result = combine_by_tree<D, O, W>(launch, pairs);
         const Pair pair = pack(result, exchange.tag);
-        const u64 place = exchange.offset + launch.capacity + 2 * index;
+        const u32 offset = result_offset(launch, exchange, index);
         LANESUM_UNROLL
         for (int leaf = 0; leaf < W; ++leaf) {
-            if (leaf != launch.position) push(launch.targets[leaf] + place, pair);
+            if (leaf != launch.position) push(slot_of(launch.targets[leaf], offset), pair);
         }
         store_frame<D>(launch, exchange, at, result);
-        return true;
+        return trouble;
     }
 
-    // What a mover does, with its first frame. Returns whether all went well; sets `told` if this thread is the one that tells
-    // otherwise.
-    LANESUM_DEVICE static bool move(const Launch& launch, const Exchange& exchange, Frame own, bool& told) {
+    // What a mover does. As `outwait`.
+    LANESUM_DEVICE static u32 move(const Launch& launch, const Exchange& exchange) {
         const u32 shard = exchange.count > W ? (exchange.count + W - 1) / W : 1;
         const u32 from = launch.position * shard;
         const u32 end = from + shard < exchange.count ? from + shard : exchange.count;
@@ -78,34 +81,95 @@ struct TwoShotPush {
         for (u32 at = mover_index(); at < exchange.count; at += mover_count()) {
             const Place place = place_of(at, shard);
             if (place.owner == launch.position) continue;
-            if (at != mover_index()) own = load_frame<D>(launch, exchange, at);
-            push(launch.targets[place.owner] + exchange.offset + 2 * place.index, pack(own, exchange.tag));
+            const Pair pair = pack(load_frame<D>(launch, exchange, at), exchange.tag);
+            push(slot_of(launch.targets[place.owner], frame_offset(exchange.offset, place.index)), pair);
         }
         // By the thread that sums it, and so may overwrite it.
         LANESUM_ROLLED
         for (u32 at = from + mover_index(); at < end; at += mover_count()) {
-            u64* const slots = launch.targets[launch.position] + exchange.offset;
-            push(slots + 2 * (at - from), pack(load_frame<D>(launch, exchange, at), exchange.tag));
+            const Pair pair = pack(load_frame<D>(launch, exchange, at), exchange.tag);
+            push(slot_of(launch.targets[launch.position], frame_offset(exchange.offset, at - from)), pair);
         }
-        Trouble trouble = {0, 0, 0};
+        if LANESUM_RARE (launch.pause_ns != 0) pause(launch.pause_ns);
         LANESUM_ROLLED
         for (u32 at = from + mover_index(); at < end; at += mover_count()) {
-            if LANESUM_RARE (!sum(launch, exchange, at - from, at, trouble)) {
-                told |= fail<W>(launch, trouble, exchange.epoch, PHASE_DATA);
-                return false;
-            }
+            const u32 trouble = sum(launch, exchange, at - from, at);
+            if LANESUM_RARE (trouble != 0) return trouble;
         }
         LANESUM_ROLLED
         for (u32 at = mover_index(); at < exchange.count; at += mover_count()) {
             const Place place = place_of(at, shard);
             if (place.owner == launch.position) continue;
             Pair pair;
-            if LANESUM_RARE (!await_result(launch, exchange, place, pair, trouble)) {
-                told |= fail<W>(launch, trouble, exchange.epoch, PHASE_RESULT);
-                return false;
-            }
+            const u32 trouble = await_result(launch, exchange, place, pair);
+            if LANESUM_RARE (trouble != 0) return trouble;
             store_frame<D>(launch, exchange, at, unpack(pair));
         }
-        return true;
+        return 0;
+    }
+
+    // A call of one exchange, as that of one shot: each thread but the first has at most one frame of each shard. So it writes only where
+    // it has itself read, and what it takes up is at one place in the regions of all leaves.
+    LANESUM_DEVICE static void once(const Launch& launch, u64 word) {
+        const u32 first = launch.share * block_index();
+        const u32 count = block_index() + 1 == block_count() ? launch.tail : launch.share;
+        const u32 shard = count > W ? (count + W - 1) / W : 1;
+        const bool moves = mover_index() < shard;
+        // Words of this thread's frame of the shard of a leaf.
+        const auto words = [&](u32 leaf) {
+            const u32 at = leaf * shard + mover_index();
+            return moves && at < count ? static_cast<int>(launch.words - 3 * (first + at)) : 0;
+        };
+        const auto place = [&](u32 leaf) { return static_cast<u64>(first + leaf * shard + mover_index()) * 12; };
+        Frame frames[W];
+        LANESUM_UNROLL
+        for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = load_words(launch.input + place(leaf), words(leaf));
+        if constexpr ((G & GUARD_STATE) != 0) word = broadcast(word);
+        if LANESUM_RARE (is_rare(word)) return stay<TwoShotPush, W, D, G>(launch, word);
+        const u32 tag = tag_of(word);
+        const u32 offset = lane_offset(launch, word) + thread_index() * FRAME_BYTES;
+        Pair ours = pack(header_of(launch, word), tag);
+        u32 trouble = 0;
+        if (moves || !is_mover()) {
+            // Where a shard has fewer frames, nobody looks at what is sent here.
+            LANESUM_UNROLL
+            for (int leaf = 0; leaf < W; ++leaf) {
+                push(slot_of(launch.targets[leaf], offset), is_mover() ? pack(frames[leaf], tag) : ours);
+            }
+            if LANESUM_RARE (launch.pause_ns != 0) pause(launch.pause_ns);
+            Pair pairs[W];
+            const int own = words(launch.position);
+            if (own > 0 || !is_mover()) {
+                trouble = gather<W, G>(launch, word, offset, pairs, all_of<W>(), is_mover() ? PHASE_DATA : PHASE_HEADER);
+                if (!is_mover()) {
+                    if (trouble == 0 && !agree<W>(ours, pairs)) trouble = KIND_MISMATCH;
+                } else {
+                    const Frame result = combine<D, O, W>(pairs);
+                    ours = pack(result, tag);
+                    LANESUM_UNROLL
+                    for (int leaf = 0; leaf < W; ++leaf) {
+                        if (leaf != launch.position) {
+                            push(slot_of(launch.targets[leaf], offset + launch.capacity / 2 * FRAME_BYTES), ours);
+                        }
+                    }
+                    store_words(launch.output + place(launch.position), result, own);
+                }
+            }
+            u32 owed = 0;
+            LANESUM_UNROLL
+            for (int leaf = 0; leaf < W; ++leaf) {
+                if (words(leaf) > 0 && leaf != launch.position) owed |= 1u << leaf;
+            }
+            if LANESUM_USUAL (owed != 0 && trouble == 0) {
+                if LANESUM_RARE (launch.pause_ns != 0) pause(launch.pause_ns);
+                const u32 results = offset + launch.capacity / 2 * FRAME_BYTES;
+                trouble = gather<W, G>(launch, word, results, pairs, owed, PHASE_RESULT);
+                LANESUM_UNROLL
+                for (int leaf = 0; leaf < W; ++leaf) {
+                    if ((owed >> leaf & 1) != 0) store_words(launch.output + place(leaf), unpack(pairs[leaf]), words(leaf));
+                }
+            }
+        }
+        settle<W, D, G>(launch, word, trouble);
     }
 };

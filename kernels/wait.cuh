@@ -9,7 +9,7 @@
 //                   a mismatch waits, within the deadline, for the peer's own alert: it holds that rank's call
 //                   write the record to mapped memory, `state` last, for the host
 #pragma once
-#include "layout.cuh"
+#include "frames.cuh"
 
 #ifndef LANESUM_POLL_BUDGET
 #define LANESUM_POLL_BUDGET 256
@@ -17,13 +17,15 @@
 
 // What ended a wait. `kind` 0: nothing has.
 struct Trouble {
-    u32 kind;   // KIND_*, or PASSED_ON
+    u32 kind;   // KIND_*, or one of the following
     u32 ranks;  // concerned; for PASSED_ON the peer whose alert it was
     u64 time;   // waited in ns for KIND_LATE; as long as nothing has happened, the start of the wait
+    u32 phase;  // PHASE_*: what was waited for
 };
 
 #define PASSED_ON 100  // a peer has failed: its record holds for this rank too
 #define POISONED 101   // this rank has failed already, or has ended
+#define TOLD 102       // this thread has told of what it found
 
 struct Wait {
     u64 epoch;
@@ -35,11 +37,6 @@ LANESUM_DEVICE bool is_closed(u64 lane_word) { return (lane_word & (LANE_POISONE
 LANESUM_DEVICE Inbox* own_inbox(const Launch& launch) { return launch.inboxes[launch.position]; }
 LANESUM_DEVICE u32 rank_of(const Launch& launch, u32 leaf) { return static_cast<u32>(launch.order >> (8 * leaf)) & 15; }
 
-// The header that the rank of a leaf has posted in this block's lane for the half of `epoch`.
-LANESUM_DEVICE u64 load_header(const Launch& launch, u64 epoch, u32 leaf) {
-    return load_relaxed(&own_inbox(launch)->headers[epoch & 1][block_index()][leaf]);
-}
-
 // The ranks of a set of leaves.
 template <int W>
 LANESUM_COLD u32 ranks_of(const Launch& launch, u32 leaves) {
@@ -50,11 +47,10 @@ LANESUM_COLD u32 ranks_of(const Launch& launch, u32 leaves) {
     return ranks;
 }
 
-// What could end the wait for the leaves in `pending`. Called once in POLL_BUDGET polls, with the wait by value, so that it can
-// stay in registers.
+// What could end the wait for the leaves in `pending`. Called once in POLL_BUDGET polls.
 template <int W>
-LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending) {
-    Trouble trouble = {0, 0, wait.start};
+LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending, u32 phase) {
+    Trouble trouble = {0, 0, wait.start, phase};
     if (is_closed(load_relaxed(&launch.local->lanes[block_index()].word))) {
         trouble.kind = POISONED;
         return trouble;
@@ -62,8 +58,8 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending) {
     // A peer in another call never sends what is waited for here.
     for (u32 leaf = 0; leaf < W; ++leaf) {
         if ((pending >> leaf & 1) == 0) continue;
-        const u64 header = load_header(launch, wait.epoch, leaf);
-        if (static_cast<u32>(header) == static_cast<u32>(wait.epoch) && header >> 32 != launch.digest) {
+        const Header header = load_header(launch, wait.epoch, leaf);
+        if (header.here && header.digest != launch.digest) {
             trouble.kind = KIND_MISMATCH;
             trouble.ranks = 1u << rank_of(launch, leaf);
             return trouble;
@@ -154,29 +150,36 @@ LANESUM_COLD u32 absent(const Launch& launch, u64 epoch) {
     u32 missing = 0;
     for (u32 leaf = 0; leaf < W; ++leaf) {
         if (leaf == launch.position) continue;
-        const u64 header = load_header(launch, epoch, leaf);
-        if (static_cast<u32>(header) != static_cast<u32>(epoch)) missing |= 1u << rank_of(launch, leaf);
+        if (!load_header(launch, epoch, leaf).here) missing |= 1u << rank_of(launch, leaf);
     }
     return missing;
 }
 
+// The first rank whose header is not this rank's.
+template <int W>
+LANESUM_COLD u32 odd_one(const Launch& launch, u64 epoch) {
+    u32 leaf = 0;
+    while (leaf + 1 < W && load_header(launch, epoch, leaf).digest == launch.digest) ++leaf;
+    return rank_of(launch, leaf);
+}
+
 // Fails this rank's call. Returns whether this thread is the one that tells it.
 template <int W>
-LANESUM_COLD bool fail(const Launch& launch, Trouble trouble, u64 epoch, u32 phase) {
+LANESUM_COLD bool fail(const Launch& launch, Trouble trouble, u64 epoch) {
     if (trouble.kind == POISONED || is_closed(fetch_or(&launch.local->lanes[0].word, LANE_POISONED))) return false;
     for (u32 lane = 1; lane < launch.lanes; ++lane) fetch_or(&launch.local->lanes[lane].word, LANE_POISONED);
     Record record = {};
     record.kind = trouble.kind;
     record.by = launch.rank;
-    record.ranks = trouble.ranks;
+    record.ranks = trouble.ranks != 0 || trouble.kind != KIND_MISMATCH ? trouble.ranks : 1u << odd_one<W>(launch, epoch);
     record.epoch = epoch;
     record.waited_us = trouble.kind == KIND_LATE ? trouble.time / 1000 : 0;
-    record.phase = phase;
+    record.phase = trouble.phase;
     if (trouble.kind == KIND_LATE || trouble.kind == KIND_DIED) {
         const u32 missing = absent<W>(launch, epoch);
         if (missing != 0) record.phase = PHASE_HEADER;
         // Who is here and owes a result waits for the missing, too.
-        if (missing != 0 && trouble.kind == KIND_LATE && phase == PHASE_RESULT) record.ranks = 0;
+        if (missing != 0 && trouble.kind == KIND_LATE && trouble.phase == PHASE_RESULT) record.ranks = 0;
         record.ranks |= trouble.kind == KIND_LATE ? missing : missing & static_cast<u32>(load_relaxed(&launch.mapped->lost));
     }
     for (int word = 0; word < 4; ++word) record.ours[word] = launch.call[word];
@@ -206,4 +209,11 @@ LANESUM_COLD bool fail(const Launch& launch, Trouble trouble, u64 epoch, u32 pha
     record.ticket = launch.ticket != 0 ? launch.ticket : load_relaxed(&launch.local->lanes[0].ticket) + 1;
     write_record(&launch.mapped->record, record);
     return true;
+}
+
+// The same, as early as it is known: so all other waits of this rank end, some of which are for ranks that wait for this one. Returns
+// TOLD or POISONED.
+template <int W>
+LANESUM_COLD u32 tell(const Launch& launch, Trouble trouble, u64 epoch) {
+    return fail<W>(launch, trouble, epoch) ? TOLD : POISONED;
 }

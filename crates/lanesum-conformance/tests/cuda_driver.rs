@@ -200,10 +200,10 @@ fn a_missing_symbol_is_named() {
 }
 
 fn an_old_driver_is_told_with_both_versions() {
-    let told = Machines::new("old").alone(&Config::new().driver(11070));
-    says(&told, &["11.7", "11.8"]);
-    assert!(told.hint.unwrap().contains("520"));
-    went_well(&Machines::new("oldest").alone(&Config::new().driver(11080)));
+    let told = Machines::new("old").alone(&Config::new().driver(12000));
+    says(&told, &["12.0", "12.1"]);
+    assert!(told.hint.unwrap().contains("530"));
+    went_well(&Machines::new("oldest").alone(&Config::new().driver(12010)));
 }
 
 fn a_device_that_is_not_there_or_not_free_is_told() {

@@ -12,6 +12,7 @@ pub struct DeviceCounters {
     pub calls: u64,
     /// Exchanges: one a call, more for long messages.
     pub exchanges: u64,
-    /// Time that the first lane has waited for each peer to enter a call.
+    /// Time that the first lane has waited for each peer to enter a call: one exchange in 1,024 is timed, and counts for all; waits of
+    /// more than about 0.1 ms count as they are, but for their start.
     pub waited: Vec<(Rank, Duration)>,
 }

@@ -338,7 +338,11 @@ impl Engine {
         let elements = request.elements.get();
         let addresses = [operands.input, operands.output];
         let cut = layout::cut(elements, request.dtype, addresses, (grid.blocks, grid.share));
+        let once = grid.once && self.base.canonical != 0;
         Launch {
+            once: u32::from(once && cut.words.is_some()),
+            words: cut.words.unwrap_or(0),
+            pause_ns: grid.pause_ns,
             input: operands.input,
             output: operands.output,
             elements,

@@ -234,7 +234,7 @@ impl CudaError {
                  the GPUs passed through; or take the host engine"
             }
             Self::MissingSymbol { .. } | Self::OldDriver { .. } => {
-                "update the NVIDIA driver to 520 or newer, or take the host engine"
+                "update the NVIDIA driver to 530 or newer, or take the host engine"
             }
             Self::NoDevice => {
                 "see what nvidia-smi lists, and whether CUDA_VISIBLE_DEVICES hides it; or take the host engine"

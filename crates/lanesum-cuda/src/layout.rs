@@ -5,69 +5,82 @@ use lanesum_segment::Mapped;
 
 use crate::driver::types::DevicePointer;
 
+/// Of what ranks write into each other's inboxes: those of another one are refused.
+pub const INBOX_VERSION: u32 = 2;
+
 /// The most ranks that kernels serve.
 pub(crate) const WORLD_MAX: usize = lanesum_plan::DEVICE_WORLD_MAX;
 /// The most lanes of a communicator.
 pub(crate) const LANES_MAX: usize = 32;
 /// Words that a proof writes for each pair.
 pub(crate) const PROOF_WORDS: usize = 512;
-/// Bytes of headers, alerts and proofs before an inbox's data.
-pub(crate) const INBOX_HEAD: u64 = 40 * 1024;
-/// Where the headers end: `[2 halves][LANES_MAX][WORLD_MAX]` words from the start.
-pub(crate) const HEADERS: u64 = (2 * LANES_MAX * WORLD_MAX * 8) as u64;
+/// Bytes of alerts and proofs before an inbox's data.
+pub(crate) const INBOX_HEAD: u64 = 36 * 1024;
 /// Where the proofs start.
-pub(crate) const PROOFS: u64 = 8 * 1024;
+pub(crate) const PROOFS: u64 = 4 * 1024;
 /// Bytes of `Local`.
 pub(crate) const LOCAL: usize = LANES_MAX * LANE + 128;
 /// Bytes of `Lane`.
 pub(crate) const LANE: usize = 16;
 /// The words of `Local` as the host reads them: `Lane::word` and `Lane::ticket` of lane l are the first two from l times this on.
 pub(crate) const LANE_WORDS: usize = LANE / 8;
-/// `Local::calls`
-pub(crate) const CALLS_WORD: usize = LANES_MAX * LANE_WORDS;
+/// `Local::barren`
+pub(crate) const BARREN_WORD: usize = LANES_MAX * LANE_WORDS;
 /// `Local::waited_ns`
-pub(crate) const WAITED_WORD: usize = CALLS_WORD + 1;
+pub(crate) const WAITED_WORD: usize = BARREN_WORD + 1;
 /// `LANE_RUNNING`
 pub(crate) const LANE_RUNNING: u64 = 1 << 63;
 /// `LANE_EPOCH`
 pub(crate) const LANE_EPOCH: u64 = (1 << 60) - 1;
 /// Bytes of a frame.
-pub(crate) const FRAME: u64 = 16;
+const FRAME: u64 = 16;
+/// Slots of a lane beside those of its frames: one for the header, and a line's rest.
+const HEADER_SLOTS: u64 = 8;
 
 /// `Launch`: one call, by value.
-#[repr(C)]
+#[repr(C, align(16))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch {
     pub(crate) input: u64,
     pub(crate) output: u64,
-    pub(crate) elements: u64,
-    /// Of the message; the last may be cut off.
-    pub(crate) frames: u64,
-    /// Frames of each lane but the last, and of the last.
-    pub(crate) share: u32,
-    pub(crate) tail: u32,
-    /// Of these, the first ones, which are whole, if both buffers are aligned to words; else none.
-    pub(crate) plain_share: u32,
-    pub(crate) plain_tail: u32,
-    pub(crate) ticket: u64,
-    pub(crate) call: [u64; 4],
-    pub(crate) digest: u32,
-    /// Not 0: the tree is canonical.
-    pub(crate) canonical: u32,
-    pub(crate) rank: u32,
-    pub(crate) position: u32,
-    pub(crate) lanes: u32,
-    pub(crate) capacity: u32,
-    pub(crate) order: u64,
-    pub(crate) program: u64,
     pub(crate) local: DevicePointer,
-    pub(crate) mapped: DevicePointer,
-    /// By leaf of the tree; for headers and alerts.
-    pub(crate) inboxes: [DevicePointer; WORLD_MAX],
-    /// By leaf: the region where this rank writes frames for that leaf; for its own leaf, where its own frames stand.
+    /// Not 0: one exchange moves it, in which each thread has at most one frame, of whole words in aligned memory.
+    pub(crate) once: u32,
+    /// Frames of each lane but the last.
+    pub(crate) share: u32,
+    /// Of the message, if `once`.
+    pub(crate) words: u32,
+    pub(crate) digest: u32,
+    /// Of a region, and of a lane in it.
+    pub(crate) half_bytes: u32,
+    pub(crate) lane_bytes: u32,
+    pub(crate) pause_ns: u32,
+    pub(crate) position: u32,
+    pub(crate) ticket: u64,
+    /// By leaf of the tree: the region where this rank writes frames for that leaf; for its own leaf, where its own frames stand.
     pub(crate) targets: [DevicePointer; WORLD_MAX],
     /// By leaf: the region where this rank reads that leaf's frames; for its own leaf, as `targets`.
     pub(crate) sources: [DevicePointer; WORLD_MAX],
+    pub(crate) elements: u64,
+    /// Of the message; the last may be cut off.
+    pub(crate) frames: u64,
+    /// Of the last lane.
+    pub(crate) tail: u32,
+    /// Of a share and of the last lane, the first frames, which are whole, if both buffers are aligned to words; else none.
+    pub(crate) plain_share: u32,
+    pub(crate) plain_tail: u32,
+    pub(crate) capacity: u32,
+    /// Not 0: the tree is canonical.
+    pub(crate) canonical: u32,
+    pub(crate) rank: u32,
+    pub(crate) lanes: u32,
+    pub(crate) ignored: u32,
+    pub(crate) call: [u64; 4],
+    pub(crate) order: u64,
+    pub(crate) program: u64,
+    pub(crate) mapped: DevicePointer,
+    /// By leaf; for alerts.
+    pub(crate) inboxes: [DevicePointer; WORLD_MAX],
 }
 
 /// `Notice`: to all peers, outside of calls.
@@ -99,16 +112,22 @@ pub(crate) struct Cut {
     pub(crate) tail: u32,
     pub(crate) plain_share: u32,
     pub(crate) plain_tail: u32,
+    /// The words of a message of nothing else, in aligned memory.
+    pub(crate) words: Option<u32>,
 }
 
 /// Cuts a message as its grid says. Lengths that no memory holds come out shorter than they are.
 #[inline]
 pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, share): (u32, u64)) -> Cut {
-    let in_frame = PAYLOAD / dtype.size() as u64;
+    let size = dtype.size() as u64;
+    let in_frame = PAYLOAD / size;
     let aligned = addresses.iter().all(|address| address % WORD == 0);
     let before_last = share.saturating_mul(u64::from(blocks).saturating_sub(1));
     let within = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
     let frames = elements.div_ceil(in_frame);
+    let whole = aligned && elements % (WORD / size) == 0;
+    // Kernels subtract them from one another.
+    let words = i32::try_from(elements / (WORD / size)).ok();
     Cut {
         frames,
         share: within(share),
@@ -119,17 +138,19 @@ pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, sha
         } else {
             0
         },
+        words: words.filter(|_| whole).map(i32::unsigned_abs),
     }
 }
 
 const _: () = {
     use core::mem::offset_of;
     assert!(WORLD_MAX == 8);
-    assert!(size_of::<Launch>() == 336 && size_of::<Notice>() == 104);
-    assert!(offset_of!(Launch, call) == 56 && offset_of!(Launch, digest) == 88);
-    assert!(offset_of!(Launch, order) == 112 && offset_of!(Launch, local) == 128);
-    assert!(offset_of!(Launch, inboxes) == 144 && offset_of!(Notice, inboxes) == 32);
-    assert!(offset_of!(Launch, targets) == 208 && offset_of!(Launch, sources) == 272);
+    assert!(size_of::<Launch>() == 368 && size_of::<Notice>() == 104);
+    assert!(offset_of!(Launch, once) == 24 && offset_of!(Launch, ticket) == 56);
+    assert!(offset_of!(Launch, targets) == 64 && offset_of!(Launch, sources) == 128);
+    assert!(offset_of!(Launch, elements) == 192 && offset_of!(Launch, tail) == 208);
+    assert!(offset_of!(Launch, call) == 240 && offset_of!(Launch, mapped) == 288);
+    assert!(offset_of!(Launch, inboxes) == 296 && offset_of!(Notice, inboxes) == 32);
     assert!(size_of::<Mapped>() == 384 && LOCAL == 640);
     assert!(PROOFS + (WORLD_MAX * PROOF_WORDS * 8) as u64 == INBOX_HEAD);
 };
@@ -178,7 +199,12 @@ pub(crate) fn regions(
 
 /// Bytes of one half of a region.
 pub(crate) fn half_bytes(lanes: u32, capacity: u32) -> u64 {
-    u64::from(lanes) * u64::from(capacity) * FRAME
+    u64::from(lanes) * lane_bytes(capacity)
+}
+
+/// Bytes of a lane in a half: its header and its frames.
+pub(crate) fn lane_bytes(capacity: u32) -> u64 {
+    (HEADER_SLOTS + u64::from(capacity)) * FRAME
 }
 
 /// The word that rank `from` writes at `index` of rank `to`'s proof: `proof_word` in `kernels/notice.cuh`, a finaliser of
@@ -210,10 +236,22 @@ mod tests {
     }
 
     #[test]
+    fn words_are_counted_where_there_is_nothing_else() {
+        let words = |elements, dtype, addresses| cut(elements, dtype, addresses, (1, 31)).words;
+        assert_eq!(words(0, Dtype::F32, [0, 0]), Some(0));
+        assert_eq!(words(5, Dtype::F32, [4, 8]), Some(5));
+        assert_eq!(words(4, Dtype::Bf16, [4, 8]), Some(2));
+        assert_eq!(words(5, Dtype::Bf16, [4, 8]), None);
+        assert_eq!(words(4, Dtype::F16, [4, 2]), None);
+        assert_eq!(words(1 << 31, Dtype::F32, [0, 0]), None);
+        assert_eq!(words((1 << 32) - 2, Dtype::F16, [0, 0]), Some(i32::MAX.unsigned_abs()));
+    }
+
+    #[test]
     fn frames_of_a_leaf_stand_side_by_side() {
-        // Two halves of 3 lanes of 8 frames.
-        let region = 2 * 3 * 8 * 16;
-        let data = 40 * 1024;
+        // Two halves of 3 lanes of 8 frames, with a line for headers.
+        let region = 2 * 3 * (8 + 8) * 16;
+        let data = 36 * 1024;
         assert_eq!(inbox_bytes(3, 3, 8), data + 3 * region);
         let mut inboxes = [0; WORLD_MAX];
         inboxes[..3].copy_from_slice(&[1 << 20, 2 << 20, 3 << 20]);

@@ -42,6 +42,7 @@ pub use enqueue::{Admission, Queued, Spoilt, Unqueued};
 pub use error::CudaError;
 pub use event::Event;
 pub use graph::{Capture, Graph};
+pub use layout::INBOX_VERSION;
 pub use nvtx::{Range, range};
 pub use shared::{Completed, Pending, Unfinished};
 pub use staged::{Opened, Staged, Way};

@@ -17,8 +17,6 @@ struct Pair {
 #define LANESUM_ROLLED
 #define LANESUM_RARE(...) (__VA_ARGS__)
 #define LANESUM_USUAL(...) (__VA_ARGS__)
-// One thread of a block watches headers: here each is dear.
-#define LANESUM_WATCHERS 1
 // Polls are dear where a fiber hands over between them.
 #define LANESUM_POLL_BUDGET 8
 

@@ -23,6 +23,7 @@ fn compile_with(program: &Path, mutant: Option<&str>) {
     let mutant = mutant.map(|mutant| format!("-DLANESUM_MUTANT_{mutant}"));
     let mut options = vec!["-O1", "-fsanitize=thread", "-I", include.to_str().unwrap()];
     options.extend(["-DLANESUM_WORLD=3", "-DLANESUM_TAG_BITS=4", "-DLANESUM_SWEEP_BITS=2"]);
+    options.push("-DLANESUM_SAMPLE_BITS=2");
     options.extend(mutant.as_deref());
     compile("csrc/protocol/protocol.cpp", program, &options);
 }

@@ -164,6 +164,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
         deadline: checked_deadline(builder.setup_deadline.unwrap_or(builder.deadline))?,
         terms: vec![
             term("layout version", LAYOUT_VERSION.to_string()),
+            term("inbox version", lanesum_cuda::INBOX_VERSION.to_string()),
             term("staging bytes", builder.staging.get().to_string()),
             term("shared bytes", builder.shared.get().to_string()),
             term("engine", builder.engine.to_string()),

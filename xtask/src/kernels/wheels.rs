@@ -24,12 +24,12 @@ struct Wheel {
     file: &'static str,
 }
 
-/// The compiler to PTX. Of CUDA 11.8, because drivers take no PTX that is newer than themselves: see docs/decisions/0008.
+/// The compiler to PTX. Of CUDA 12.1, because drivers take no PTX that is newer than themselves: see docs/decisions/0008.
 const NVRTC: Wheel = Wheel {
-    package: "nvidia-cuda-nvrtc-cu11",
-    version: "11.8.89",
-    sha256: "a8d02f3cba345be56b1ffc3e74d8f61f02bb758dd31b0f20e12277a5a244f756",
-    file: "nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2",
+    package: "nvidia-cuda-nvrtc-cu12",
+    version: "12.1.105",
+    sha256: "339b385f50c309763ca65456ec75e17bbefcbbf2893f462cb8b90584cd27a1c2",
+    file: "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
 };
 
 /// The assembler from PTX to machine code. A new one, because it has to know the newest GPUs.

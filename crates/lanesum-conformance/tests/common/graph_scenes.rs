@@ -382,8 +382,8 @@ pub fn counters_count_replays(place: &Place) {
     let builder = place.builder("counters").staging(Bytes::new(4096));
     let builder = builder.algorithm(Choice::OneShotPush.policy());
     let (communicator, stream) = with_stream(builder.join().unwrap());
-    // With room for 64 frames of 3 elements in an exchange of a lane: 1, 2 and 1 exchanges.
-    let mut song = Song::capture(&communicator, &stream, &[192, 193, 0]);
+    // With room for 64 frames of 3 elements in an exchange of each of five lanes: 1, 2 and 1 exchanges.
+    let mut song = Song::capture(&communicator, &stream, &[192, 961, 0]);
     let mut part = Part::new(&communicator, 5);
     for round in 1..=5 {
         song.plays(&communicator, round as usize, &stream);

@@ -16,8 +16,8 @@ use types::*;
 
 /// What the library is called on Linux.
 const LIBRARY: &str = "libcuda.so.1";
-/// The driver API version that takes PTX 7.8, which the kernels are shipped in: CUDA 11.8, driver 520.
-const OLDEST: i32 = 11080;
+/// The driver API version that takes PTX 8.1, which the kernels are shipped in: CUDA 12.1, driver 530.
+const OLDEST: i32 = 12010;
 
 macro_rules! table {
     ($(fn $name:ident($($argument:ty),*);)+) => {

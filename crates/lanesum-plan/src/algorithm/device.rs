@@ -6,10 +6,9 @@
 use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP, two_shot_frames};
 use crate::{Dtype, Elements, Path};
 
-/// The fewest frames for which a further lane is taken, unless a lane moves fewer in one exchange.
-const FRAMES_PER_LANE: u64 = 224;
-/// The threads of a block that watch headers, beside those that move frames.
-const WATCHERS: u32 = WARP;
+/// The most rows for which no further lane is taken, unless a lane moves fewer in one exchange: with the thread that sends and
+/// awaits the header, a block of 256 threads that have one each in one shot, and of 128 in two.
+const ROWS_PER_LANE: [u64; 2] = [255, 127];
 
 /// The kernel that runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,61 +24,102 @@ pub enum Kernel {
 pub struct Grid {
     /// Blocks, one a lane; at least 1 and at most the communicator's lanes.
     pub blocks: u32,
-    /// The frames of each lane but the last, which may have fewer; a multiple of 32, at least 32.
+    /// The frames of each lane but the last, which may have fewer; at least one.
     pub share: u64,
-    /// Threads of a block, a multiple of 32 from 64 on: 32 that watch headers, and no more others than the share has frames.
+    /// Threads of a block, a multiple of 32: one that sends and awaits the header, and others that move frames.
     pub threads: u32,
+    /// One exchange moves it, with at most one frame, or in two shots one of each shard, for each thread but the first.
+    pub once: bool,
+    /// Nanoseconds from a rank's pushes to its first poll, where polls cross a bus; else 0.
+    pub pause_ns: u32,
     /// What is launched.
     pub kernel: Kernel,
 }
 
-/// A message and the lanes that it may take.
+/// A message, the lanes that it may take, and the way between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Work {
     frames: u64,
     fit: DeviceFit,
+    way: Option<Proven>,
 }
 
 impl Work {
     #[inline]
-    const fn new(elements: Elements, dtype: Dtype, fit: DeviceFit) -> Work {
+    const fn new((elements, dtype): (Elements, Dtype), fit: DeviceFit, way: Option<Proven>) -> Work {
         // By elements, as bytes may be more than 64 bits can count.
         let frames = elements.get().div_ceil(FRAME / dtype.size() as u64);
-        Work { frames, fit }
+        Work { frames, fit, way }
     }
 
+    /// A thread moves rows: a frame in one shot, and a frame of each shard in two.
     #[inline]
     const fn grid(&self, kernel: Kernel) -> Grid {
         let most = self.fit.lanes() as u64;
-        let per_lane = if (self.fit.capacity() as u64) < FRAMES_PER_LANE {
-            self.fit.capacity() as u64
-        } else {
-            FRAMES_PER_LANE
+        let (row, capacity) = match kernel {
+            Kernel::OneShotPush => (1, self.fit.capacity() as u64),
+            Kernel::TwoShotPush => (self.fit.world() as u64, self.fit.capacity() as u64 / 2),
         };
-        let lanes = match self.frames / per_lane {
+        let rows = self.frames.div_ceil(row);
+        let per_lane = if capacity < ROWS_PER_LANE[kernel as usize] {
+            capacity
+        } else {
+            ROWS_PER_LANE[kernel as usize]
+        };
+        let lanes = match rows.div_ceil(per_lane) {
             0 => 1,
             lanes if lanes > most => most,
             lanes => lanes,
         };
-        // A third of all lengths that 64 bits count is far from where rounding up would overflow.
-        let share = match self.frames.div_ceil(lanes).next_multiple_of(WARP as u64) {
-            0 => WARP as u64,
+        let exact = match rows.div_ceil(lanes) {
+            0 => 1,
             share => share,
         };
+        // A third of all lengths that 64 bits count is far from where rounding up would overflow. Whole blocks have a row for each
+        // thread but the first.
+        let full = (exact + 1).next_multiple_of(WARP as u64) - 1;
+        let share = if full <= capacity {
+            full
+        } else if exact <= capacity {
+            exact
+        } else {
+            exact.next_multiple_of(WARP as u64)
+        };
         // Rounded-up shares may leave the last lanes nothing.
-        let blocks = match self.frames.div_ceil(share) {
+        let blocks = match self.frames.div_ceil(share * row) {
             0 => 1,
             blocks => blocks as u32,
         };
+        let wanted = (share + 1).next_multiple_of(WARP as u64);
+        let all = wanted <= self.fit.threads() as u64;
         Grid {
             blocks,
-            share,
-            threads: if share + WATCHERS as u64 <= self.fit.threads() as u64 {
-                share as u32 + WATCHERS
-            } else {
-                self.fit.threads()
+            share: share * row,
+            threads: if all { wanted as u32 } else { self.fit.threads() },
+            once: all && share <= capacity,
+            pause_ns: match self.way {
+                Some(way) => way.pause_ns(self.pushed(kernel, share * row, blocks), self.fit.crowd()),
+                None => 0,
             },
             kernel,
+        }
+    }
+
+    /// The frames that a rank pushes to others before it first polls, at most.
+    const fn pushed(&self, kernel: Kernel, share: u64, blocks: u32) -> u64 {
+        let world = self.fit.world() as u64;
+        let capacity = self.fit.capacity() as u64;
+        // Of each lane, in its first exchange.
+        let most = match kernel {
+            Kernel::OneShotPush => capacity,
+            Kernel::TwoShotPush => world * (capacity / 2),
+        };
+        let first = if share < most { share } else { most };
+        let all = first * blocks as u64;
+        let frames = if all < self.frames { all } else { self.frames };
+        match kernel {
+            Kernel::OneShotPush => frames * (world - 1),
+            Kernel::TwoShotPush => frames * (world - 1) / world,
         }
     }
 
@@ -158,7 +198,7 @@ impl DeviceAlone {
     pub(crate) const fn new(single: Single, (elements, dtype): (Elements, Dtype), fit: DeviceFit) -> DeviceAlone {
         DeviceAlone {
             _single: single,
-            work: Work::new(elements, dtype, fit),
+            work: Work::new((elements, dtype), fit, None),
         }
     }
 }
@@ -177,7 +217,11 @@ impl DeviceHeaderOnly {
         DeviceHeaderOnly {
             _peers: peers,
             proven,
-            work: Work { frames: 0, fit },
+            work: Work {
+                frames: 0,
+                fit,
+                way: Some(proven),
+            },
         }
     }
 }
@@ -201,7 +245,7 @@ impl OneShotPush {
         OneShotPush {
             _peers: peers,
             proven,
-            work: Work::new(Elements::new(payload.elements()), dtype, fit),
+            work: Work::new((Elements::new(payload.elements()), dtype), fit, Some(proven)),
         }
     }
 
@@ -232,7 +276,7 @@ impl TwoShotPush {
         TwoShotPush {
             peers,
             proven,
-            work: Work::new(Elements::new(payload.elements()), dtype, fit),
+            work: Work::new((Elements::new(payload.elements()), dtype), fit, Some(proven)),
         }
     }
 

@@ -13,6 +13,8 @@ const THREADS_MAX: [u32; DEVICE_WORLD_MAX] = [768, 768, 768, 768, 512, 512, 512,
 pub(crate) const WARP: u32 = 32;
 /// The fewest frames that a lane must be able to move, and the unit of its capacity: two halves of whole warps.
 const CAPACITY_MIN: u32 = 64;
+/// The most: a region of 32 lanes stays within what 32 bits address.
+const CAPACITY_MAX: u64 = 1 << 21;
 /// The bytes of payload in a frame; 4 more are its tags.
 pub(crate) const FRAME: u64 = 12;
 
@@ -22,6 +24,8 @@ pub struct DeviceFit {
     lanes: u32,
     capacity: u32,
     threads: u32,
+    world: u32,
+    crowd: u32,
 }
 
 impl DeviceFit {
@@ -45,6 +49,20 @@ impl DeviceFit {
     #[inline]
     pub const fn threads(&self) -> u32 {
         self.threads
+    }
+
+    /// The ranks.
+    #[must_use]
+    #[inline]
+    pub const fn world(&self) -> u32 {
+        self.world
+    }
+
+    /// The most ranks that share one GPU, and its link; at least one.
+    #[must_use]
+    #[inline]
+    pub const fn crowd(&self) -> u32 {
+        self.crowd
     }
 
     /// The payload that all lanes together move in one exchange of one shot.
@@ -95,8 +113,10 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
         .fold(THREADS_MAX[(world.get() - 1) % DEVICE_WORLD_MAX], u32::min);
     Ok(DeviceFit {
         lanes: lanes as u32,
-        capacity: u32::try_from(frames / lanes).unwrap_or(u32::MAX) / CAPACITY_MIN * CAPACITY_MIN,
+        capacity: (frames / lanes).min(CAPACITY_MAX) as u32 / CAPACITY_MIN * CAPACITY_MIN,
         threads: (threads / WARP * WARP).max(WARP),
+        world: world.get() as u32,
+        crowd: gpus.crowd().max(1) as u32,
     })
 }
 
@@ -117,6 +137,16 @@ impl Proven {
         match self.0 {
             Way::Peer => Path::Peer,
             Way::HostStaged => Path::HostStaged,
+        }
+    }
+
+    /// How long the first poll waits after a rank has pushed so many frames for others, where `crowd` ranks share a link: a poll in
+    /// vain takes as much of the link as what it looks for.
+    #[inline]
+    pub(crate) const fn pause_ns(self, frames: u64, crowd: u32) -> u32 {
+        match self.0 {
+            Way::Peer => 0,
+            Way::HostStaged => crate::cost::arrival_ns(frames.saturating_mul(crowd as u64)),
         }
     }
 }

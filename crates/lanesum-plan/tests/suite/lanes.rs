@@ -6,7 +6,7 @@ use lanesum_plan::{
 };
 use proptest::prelude::*;
 
-use crate::device::{any_gpus, compiled, gpu, gpus};
+use crate::device::{any_gpus, compiled, gpu, gpus, staging};
 use crate::{any_limits, request, world};
 
 fn fit(limits: Limits, ranks: &[RankGpu]) -> DeviceFit {
@@ -42,43 +42,92 @@ fn pinned(name: AlgorithmName, limits: Limits) -> Plan {
 
 #[test]
 fn short_messages_take_few_lanes_and_small_blocks() {
-    for (name, kernel) in [
-        (AlgorithmName::OneShotPush, Kernel::OneShotPush),
-        (AlgorithmName::TwoShotPush, Kernel::TwoShotPush),
-    ] {
+    let checked = |name, kernel| {
         let plan = pinned(name, Limits::default());
-        let check = |dtype, elements, (blocks, share, threads)| {
+        move |dtype, elements, (blocks, share, threads), once| {
             let decided = plan.decide(&request(dtype, elements, Buffers::Device)).unwrap();
             assert_eq!(decided.name(), name);
             let expected = Grid {
                 blocks,
                 share,
                 threads,
+                once,
+                pause_ns: 0,
                 kernel,
             };
             assert_eq!(decided.grid(), Some(expected), "{elements} {dtype}");
-        };
-        // Six elements of 16 bits are a frame, or three of 32.
-        for elements in [1, 5, 6, 7, 32 * 6] {
-            check(Dtype::Bf16, elements, (1, 32, 64));
         }
-        check(Dtype::Bf16, 32 * 6 + 1, (1, 64, 96));
-        check(Dtype::F32, 96, (1, 32, 64));
-        check(Dtype::F32, 97, (1, 64, 96));
-        // 447 frames, and the 448th for an odd last element.
-        check(Dtype::F32, 1341, (1, 448, 480));
-        check(Dtype::F32, 1342, (2, 224, 256));
+    };
+    {
+        let check = checked(AlgorithmName::OneShotPush, Kernel::OneShotPush);
+        // Six elements of 16 bits are a frame, or three of 32; a thread of each block moves none.
+        for elements in [1, 5, 6, 7, 31 * 6] {
+            check(Dtype::Bf16, elements, (1, 31, 32), true);
+        }
+        check(Dtype::Bf16, 31 * 6 + 1, (1, 63, 64), true);
+        check(Dtype::F32, 93, (1, 31, 32), true);
+        check(Dtype::F32, 94, (1, 63, 64), true);
+        // 255 frames, and the 256th for an odd last element.
+        check(Dtype::F32, 765, (1, 255, 256), true);
+        check(Dtype::F32, 766, (2, 159, 160), true);
         // 42 KiB of bf16 are 3,584 frames.
-        check(Dtype::Bf16, 21_504, (16, 224, 256));
-        // 4,100 frames in shares of 256: the last of 18 lanes would be left with nothing.
-        check(Dtype::F32, 12_300, (17, 256, 288));
-        check(Dtype::F32, 1 << 20, (32, 10_944, 768));
-        check(Dtype::F32, u64::MAX, (32, u64::MAX / 3 / 32 / 32 * 32 + 32, 768));
+        check(Dtype::Bf16, 21_504, (15, 255, 256), true);
+        // 8,200 frames take all lanes; in shares of 287 the last three are left with nothing.
+        check(Dtype::F32, 24_600, (29, 287, 288), true);
+        check(Dtype::F32, 32 * 767 * 3, (32, 767, 768), true);
+        check(Dtype::F32, 32 * 767 * 3 + 1, (31, 799, 768), false);
+        check(Dtype::F32, 1 << 20, (32, 10_944, 768), false);
+        check(Dtype::F32, u64::MAX, (32, u64::MAX / 3 / 32 / 32 * 32 + 32, 768), false);
+    }
+    {
+        // A frame of each of four shards for each thread but the first.
+        let check = checked(AlgorithmName::TwoShotPush, Kernel::TwoShotPush);
+        for elements in [1, 6, 7, 31 * 4 * 6] {
+            check(Dtype::Bf16, elements, (1, 31 * 4, 32), true);
+        }
+        check(Dtype::Bf16, 31 * 4 * 6 + 1, (1, 63 * 4, 64), true);
+        check(Dtype::F32, 127 * 4 * 3, (1, 127 * 4, 128), true);
+        check(Dtype::F32, 127 * 4 * 3 + 1, (2, 95 * 4, 96), true);
+        check(Dtype::Bf16, 21_504, (8, 127 * 4, 128), true);
+        check(Dtype::F32, 32 * 767 * 4 * 3, (32, 767 * 4, 768), true);
+        check(Dtype::F32, 32 * 767 * 4 * 3 + 1, (31, 799 * 4, 768), false);
+        check(Dtype::F32, 1 << 20, (32, 2_752 * 4, 768), false);
     }
     let header = pinned(AlgorithmName::TwoShotPush, Limits::default()).decide(&request(Dtype::F16, 0, Buffers::Device));
     let grid = header.unwrap().grid().unwrap();
-    assert_eq!((grid.blocks, grid.share, grid.threads), (1, 32, 64));
+    assert_eq!((grid.blocks, grid.share, grid.threads, grid.once), (1, 31, 32, true));
     assert_eq!(grid.kernel, Kernel::OneShotPush);
+}
+
+/// Through host memory nobody looks for what cannot be there: the pause grows with the bytes of all ranks on a link.
+#[test]
+fn the_first_poll_across_a_bus_waits_for_the_bytes() {
+    let pause = |ranks, gpus: usize, name, elements| {
+        let plan = compiled(
+            ranks,
+            Some(staging(ranks, gpus)),
+            AlgorithmChoice::Only(name),
+            Limits::default(),
+        )
+        .unwrap();
+        plan.decide(&request(Dtype::Bf16, elements, Buffers::Device))
+            .unwrap()
+            .grid()
+            .unwrap()
+            .pause_ns
+    };
+    use AlgorithmName::{OneShotPush, TwoShotPush};
+    // 3,584 frames of 16 bytes take 1,102 ns at 52 bytes each.
+    assert_eq!(pause(2, 2, OneShotPush, 21_504), 300 + 1_102);
+    assert_eq!(pause(2, 1, OneShotPush, 21_504), 300 + 2_205);
+    assert_eq!(pause(4, 4, OneShotPush, 21_504), 300 + 3_308);
+    assert_eq!(pause(4, 4, TwoShotPush, 21_504), 300 + 827);
+    assert_eq!(pause(4, 2, TwoShotPush, 21_504), 300 + 1_654);
+    assert_eq!(pause(2, 2, OneShotPush, 0), 300);
+    // Of a message of many exchanges the first counts.
+    assert_eq!(pause(2, 2, OneShotPush, 1 << 40), 300 + 32 * 2_688 * 16 / 52);
+    let peer = pinned(OneShotPush, Limits::default()).decide(&request(Dtype::Bf16, 21_504, Buffers::Device));
+    assert_eq!(peer.unwrap().grid().unwrap().pause_ns, 0);
 }
 
 #[test]
@@ -139,6 +188,7 @@ proptest! {
         elements in prop_oneof![0_u64..100_000, 0_u64..1 << 40, any::<u64>()],
         choice in proptest::sample::select(&PUSHES[..]),
     ) {
+        let ranks = gpus.ranks.len() as u64;
         let plan = compiled(gpus.ranks.len(), Some(gpus), choice, limits).unwrap();
         let Ok(decided) = plan.decide(&Request {
             elements: Elements::new(elements),
@@ -155,9 +205,14 @@ proptest! {
         // All frames have a lane, and the last lane has some.
         prop_assert!(u128::from(grid.share) * u128::from(grid.blocks) >= u128::from(frames));
         prop_assert!(grid.blocks == 1 || grid.share * u64::from(grid.blocks - 1) < frames);
-        prop_assert!(grid.share >= 32 && grid.share % 32 == 0);
-        prop_assert!(grid.blocks == 1 || grid.share >= 64);
-        prop_assert!(u64::from(grid.threads) <= grid.share + 32);
+        prop_assert!(grid.share >= 1 && (grid.blocks == 1 || grid.share >= 32));
+        prop_assert!(u64::from(grid.threads) <= (grid.share + 1).next_multiple_of(32));
+        let (row, rows) = match grid.kernel {
+            Kernel::OneShotPush => (1, u64::from(capacity)),
+            Kernel::TwoShotPush => (ranks, u64::from(capacity) / 2),
+        };
+        prop_assert!(grid.share % row == 0);
+        prop_assert!(!grid.once || (u64::from(grid.threads) > grid.share / row && grid.share / row <= rows));
         // Lane 0 has a whole share unless it is the only one.
         let first = grid.share.min(frames);
         prop_assert!(u128::from(exchanges) * u128::from(moved) >= u128::from(first));

@@ -16,8 +16,9 @@ namespace {
 
 const int W = LANESUM_WORLD;
 const u32 LANES = 2, CAPACITY = 8;
-// Words of a leaf's frames.
-const u64 REGION = 2 * LANES * CAPACITY * 2;
+// Bytes of a lane in a half of a region, with its header; words of a region.
+const u32 LANE_BYTES = (1 + CAPACITY) * FRAME_BYTES;
+const u64 REGION = 2 * LANES * LANE_BYTES / 8;
 
 // Elements of a call, some exchanges for each lane; a frame has three.
 const u32 MOST = 160;
@@ -46,7 +47,7 @@ struct Rank {
     u32 offset = 0;             // of the buffer's alignment
 
     Inbox* shared() { return reinterpret_cast<Inbox*>(inbox.data()); }
-    u64* region(u32 leaf) { return shared()->data + leaf * REGION; }
+    u8* region(u32 leaf) { return reinterpret_cast<u8*>(shared()->data + leaf * REGION); }
 };
 
 struct Job {
@@ -89,6 +90,12 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     const u64 plain = rank.offset == 0 ? launch.elements / 3 : 0;
     launch.plain_share = static_cast<u32>(plain < launch.share ? plain : launch.share);
     launch.plain_tail = static_cast<u32>(plain > before_last ? plain - before_last : 0);
+    // Each thread but the first has at most one frame, of whole words.
+    launch.once = rank.offset == 0 && launch.share < job.threads && launch.share <= CAPACITY;
+    launch.words = static_cast<u32>(launch.elements);
+    launch.half_bytes = LANES * LANE_BYTES;
+    launch.lane_bytes = LANE_BYTES;
+    launch.pause_ns = call % 5 == 0 ? 100 : 0;
     launch.ticket = call + 1;
     launch.digest = static_cast<u32>(call);
     launch.canonical = 1;
@@ -103,7 +110,7 @@ Launch launch_of(Job& job, u32 number, u64 call) {
         launch.targets[peer] = job.ranks[peer].region(number);
         launch.sources[peer] = rank.region(peer);
     }
-    if (!rank.apart.empty()) launch.targets[number] = launch.sources[number] = rank.apart.data();
+    if (!rank.apart.empty()) launch.targets[number] = launch.sources[number] = reinterpret_cast<u8*>(rank.apart.data());
     return launch;
 }
 

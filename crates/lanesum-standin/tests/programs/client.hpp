@@ -151,11 +151,14 @@ struct Shared {
 };
 
 const u32 LANES = 2, CAPACITY = 64;
+// Bytes of a lane in a half of a region, with its header; of a region.
+const u32 LANE_BYTES = (1 + CAPACITY) * 16;
+const size_t REGION_BYTES = 2 * LANES * LANE_BYTES;
 
 // An element of a rank's input.
 inline float value(u32 rank, u64 index) { return static_cast<float>((index * 7 + rank * 3) % 101); }
 
-inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + size_t(2) * LANES * world * CAPACITY * 16; }
+inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + world * REGION_BYTES; }
 
 // One rank: everything of it but the peers' inboxes.
 struct Rank {
@@ -212,8 +215,8 @@ struct Rank {
     }
 
     // Of the frames of leaf `from`, in the inbox of `owner`.
-    u64* region(u32 owner, u32 from) {
-        return reinterpret_cast<u64*>(inboxes[owner] + offsetof(Inbox, data)) + u64(2) * LANES * CAPACITY * 2 * from;
+    u8* region(u32 owner, u32 from) {
+        return reinterpret_cast<u8*>(inboxes[owner] + offsetof(Inbox, data) + REGION_BYTES * from);
     }
 
     CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 frames) {
@@ -225,6 +228,8 @@ struct Rank {
         launch.frames = frames;
         launch.share = static_cast<u32>((frames + LANES - 1) / LANES);
         launch.tail = static_cast<u32>(frames - (frames < launch.share ? frames : launch.share));
+        launch.half_bytes = LANES * LANE_BYTES;
+        launch.lane_bytes = LANE_BYTES;
         launch.ticket = ++ticket;
         launch.digest = 7;
         launch.canonical = 1;

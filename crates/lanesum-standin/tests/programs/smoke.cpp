@@ -315,10 +315,12 @@ void numbers() {
 
 // Returns once all lanes of rank 0 have told the owner of the inbox that they run.
 void await_headers(Rank& owner) {
-    u64 headers[2][LANESUM_LANES_MAX][LANESUM_WORLD_MAX];
+    std::vector<u8> region(REGION_BYTES);
     for (u32 lane = 0; lane < LANES;) {
-        OK(cuMemcpyDtoH_v2(headers, owner.inbox.at + offsetof(Inbox, headers), sizeof headers));
-        if ((headers[0][lane][0] | headers[1][lane][0]) != 0) ++lane;
+        OK(cuMemcpyDtoH_v2(region.data(), owner.inbox.at + offsetof(Inbox, data), region.size()));
+        u64 headers[2];
+        for (u32 half = 0; half < 2; ++half) std::memcpy(&headers[half], &region[(half * LANES + lane) * LANE_BYTES], 8);
+        if ((headers[0] | headers[1]) != 0) ++lane;
     }
 }
 

@@ -73,7 +73,9 @@ impl<'a> Mpi<'a> {
             before.push("--allow-run-as-root".into());
         }
         before.extend(transport.iter().map(OsString::from));
-        self.program(name, &place, before, vec![], "Open MPI")
+        // It looks for a remote shell even where all ranks are here, and refuses to start on a machine that has none.
+        let variables = vec![("OMPI_MCA_plm_rsh_agent", "true".into())];
+        self.program(name, &place, before, variables, "Open MPI")
     }
 
     /// MPICH.
