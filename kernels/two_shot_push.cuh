@@ -143,7 +143,7 @@ struct TwoShotPush {
                 trouble = gather<W, G>(launch, word, offset, pairs, all_of<W>(), is_mover() ? PHASE_DATA : PHASE_HEADER);
                 if (!is_mover()) {
                     if (trouble == 0 && !agree<W>(ours, pairs)) trouble = KIND_MISMATCH;
-                } else {
+                } else if LANESUM_USUAL (trouble == 0) {
                     const Frame result = combine<D, O, W>(pairs);
                     ours = pack(result, tag);
                     LANESUM_UNROLL

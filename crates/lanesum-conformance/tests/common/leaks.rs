@@ -1,7 +1,7 @@
 //! What this process holds of the driver.
 #![allow(unsafe_code, reason = "asks the driver itself")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 
 fn library() -> libloading::Library {
     // SAFETY: the library is loaded already, by the library under test.
@@ -23,6 +23,10 @@ pub fn stand_in() -> [u64; 4] {
 pub fn free_device_memory() -> u64 {
     let library = library();
     let (mut free, mut total, mut context) = (0_usize, 0_usize, std::ptr::null_mut());
+    // SAFETY: that is the function's signature.
+    let init = unsafe { library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0") };
+    // SAFETY: it may be called again at any time.
+    assert_eq!(unsafe { init.unwrap()(0) }, 0);
     // SAFETY: that is the function's signature.
     let retain =
         unsafe { library.get::<unsafe extern "C" fn(*mut *mut (), c_int) -> c_int>(b"cuDevicePrimaryCtxRetain\0") };
