@@ -112,15 +112,17 @@ LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 offset, u32 leaves
     Wait wait = {epoch, 0};
     Trouble trouble = {0, 0, 0, phase};
     u64 noted = 0;
+    u32 looked = 0;
     for (;;) {
-        // Trouble is believed only after one more poll.
+        // Trouble is believed only after one more poll, and only if it was found in a wait for the same leaves.
         u32 pending = 0;
         for (u32 polls = trouble.kind != 0 ? 1 : LANESUM_POLL_BUDGET; polls != 0; --polls) {
             pending = pending_of<W>(launch, epoch, offset, leaves);
             if (pending == 0) return 0;
             spin_hint();
         }
-        if (trouble.kind != 0) return tell<W>(launch, trouble, epoch);
+        if (trouble.kind != 0 && pending == looked) return tell<W>(launch, trouble, epoch);
+        looked = pending;
         trouble = look_around<W>(launch, wait, pending, phase);
         if (trouble.kind != 0) continue;
         wait.start = trouble.time;
@@ -155,6 +157,7 @@ LANESUM_DEVICE u32 gather(const Launch& launch, u64 epoch, u32 offset, Pair (&pa
             if LANESUM_USUAL (--polls != 0) continue;
             const u32 trouble = outwait<W, G>(launch, epoch, offset, leaves, phase);
             if LANESUM_RARE (trouble != 0) return trouble;
+            polls = LANESUM_POLL_BUDGET;
         }
     }
 }
@@ -204,6 +207,7 @@ LANESUM_COLD u32 meet(const Launch& launch, u64 epoch, u32 offset) {
     return 0;
 #endif
     if ((G & GUARD_STATE) != 0 && block_index() == 0 && is_sampled(epoch)) time_arrivals<W>(launch, epoch, offset);
+    if (launch.pause_ns != 0) pause(launch.pause_ns);
     Pair pairs[W];
     const u32 trouble = gather<W, G>(launch, epoch, offset, pairs, all_of<W>(), PHASE_HEADER);
     if LANESUM_USUAL (trouble != 0 || agree<W>(ours, pairs)) return trouble;

@@ -1,5 +1,5 @@
 // Memory that host and device, or two ranks, share. Each structure has a twin of the same name in
-// crates/lanesum-cuda/src/layout.rs; both sides assert the sizes and offsets below.
+// crates/lanesum-cuda/src/layout.rs; both sides assert the sizes, that one the offsets too.
 #pragma once
 #include "platform.cuh"
 
@@ -72,7 +72,8 @@ struct Launch {
     const u8* input;
     u8* output;
     Local* local;
-    u32 once;        // not 0: one exchange, at most one frame for each thread but the first, whole words in aligned memory, canonical
+    u32 once;        // not 0: one exchange, at most one frame (of each shard) for each thread but the first, whole words in aligned
+                     // memory, canonical
     u32 share;       // frames of each lane but the last
     u32 words;       // of the message, if `once`
     u32 digest;

@@ -52,6 +52,7 @@ struct TwoShotPush {
             if ((G & GUARD_DEADLINE) == 0 || --polls != 0) continue;
             const u32 trouble = outwait<W, G>(launch, exchange.epoch, offset, 1u << place.owner, PHASE_RESULT);
             if LANESUM_RARE (trouble != 0) return trouble;
+            polls = LANESUM_POLL_BUDGET;
         }
     }
 
@@ -96,6 +97,7 @@ struct TwoShotPush {
             const u32 trouble = sum(launch, exchange, at - from, at);
             if LANESUM_RARE (trouble != 0) return trouble;
         }
+        if LANESUM_RARE (launch.pause_ns != 0) pause(launch.pause_ns);
         LANESUM_ROLLED
         for (u32 at = mover_index(); at < exchange.count; at += mover_count()) {
             const Place place = place_of(at, shard);

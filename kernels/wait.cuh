@@ -55,9 +55,8 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending, u
         trouble.kind = POISONED;
         return trouble;
     }
-    // A peer in another call never sends what is waited for here.
+    // A peer in another call spoils this one, whoever is waited for.
     for (u32 leaf = 0; leaf < W; ++leaf) {
-        if ((pending >> leaf & 1) == 0) continue;
         const Header header = load_header(launch, wait.epoch, leaf);
         if (header.here && header.digest != launch.digest) {
             trouble.kind = KIND_MISMATCH;
@@ -159,7 +158,10 @@ LANESUM_COLD u32 absent(const Launch& launch, u64 epoch) {
 template <int W>
 LANESUM_COLD u32 odd_one(const Launch& launch, u64 epoch) {
     u32 leaf = 0;
-    while (leaf + 1 < W && load_header(launch, epoch, leaf).digest == launch.digest) ++leaf;
+    for (; leaf + 1 < W; ++leaf) {
+        const Header header = load_header(launch, epoch, leaf);
+        if (!header.here || header.digest != launch.digest) break;
+    }
     return rank_of(launch, leaf);
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lanesum_plan::{Announced, Fault, Grid, Request};
+use lanesum_plan::{Announced, Fault, Grid, Kernel, Request};
 
 use crate::bench::BenchKernel;
 use crate::capture_trouble::CaptureTrouble;
@@ -301,13 +301,20 @@ impl Engine {
         operands: &DeviceOperands,
     ) -> Result<(), Unqueued> {
         let admission = self.admit(operands, || [0; 4])?;
+        let call = self.call(grid, request, operands);
         let call = Launch {
             // The last call's again: not every one of these kernels writes it to its lanes, which the end looks at.
             ticket: match admission {
                 Admission::Eager => self.ticket.get(),
                 Admission::Captured { .. } => layout::CAPTURED,
             },
-            ..self.call(grid, request, operands)
+            // They are of one shot: in the lanes of two, a thread has more than one frame for it.
+            once: if grid.kernel == Kernel::OneShotPush {
+                call.once
+            } else {
+                0
+            },
+            ..call
         };
         let launched = self.staged().and_then(|staged| {
             let module = staged.bench.get().ok_or_else(|| CudaError::NoImage {

@@ -44,7 +44,7 @@ pub(crate) struct Launch {
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) local: DevicePointer,
-    /// Not 0: one exchange moves it, in which each thread has at most one frame, of whole words in aligned memory.
+    /// Not 0: one exchange moves it, in which each thread has at most one frame (of each shard), of whole words in aligned memory.
     pub(crate) once: u32,
     /// Frames of each lane but the last.
     pub(crate) share: u32,
@@ -125,7 +125,7 @@ pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, sha
     let before_last = share.saturating_mul(u64::from(blocks).saturating_sub(1));
     let within = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
     let frames = elements.div_ceil(in_frame);
-    let whole = aligned && elements % (WORD / size) == 0;
+    let whole = aligned && elements.is_multiple_of(WORD / size);
     // Kernels subtract them from one another.
     let words = i32::try_from(elements / (WORD / size)).ok();
     Cut {

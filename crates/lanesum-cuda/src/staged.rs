@@ -225,7 +225,7 @@ impl Staged {
         let waited = |rank: Rank| Duration::from_nanos(word(layout::WAITED_WORD + rank.index()));
         let exchanges = word(0).wrapping_sub(self.first_epoch) & layout::LANE_EPOCH;
         Ok(DeviceCounters {
-            // Each call that ends well does so with one exchange; the others are counted. While a call is under way it may be one short.
+            // Each call that ends well does so with one exchange; the others are counted. While a call is under way it may be short.
             calls: exchanges.saturating_sub(word(layout::BARREN_WORD)),
             exchanges,
             waited: peers.map(|rank| (rank, waited(rank))).collect(),

@@ -87,15 +87,16 @@ fn a_torn_word_is_noticed() {
     is_noticed("RELAXED_TAG", &[DATA_RACE]);
 }
 
-/// The packets of a frame come one after the other.
+/// The packets of a frame come one after the other. Where it is a header's, the ranks seem to call differently; see the single half.
 #[test]
 fn a_frame_whose_second_packet_is_still_under_way_is_noticed() {
-    is_noticed("ONE_TAG", &[WRONG_SUM]);
+    is_noticed("ONE_TAG", &[WRONG_SUM, GAVE_UP, DATA_RACE]);
 }
 
+/// Headers are taken as they are, too.
 #[test]
 fn taking_what_is_there_is_noticed() {
-    is_noticed("NO_WAIT", &[WRONG_SUM]);
+    is_noticed("NO_WAIT", &[WRONG_SUM, GAVE_UP, DATA_RACE]);
 }
 
 /// A word that was overwritten before it was read is waited for in vain, or a later one is taken for it. A lane that gave up

@@ -42,7 +42,7 @@ enum Step {
     Aarch64,
     /// The generated files say what the sources say
     Generated,
-    /// The shipped GPU images are those of the sources, complete, and spill nothing
+    /// The shipped GPU images are those of the sources, complete, and spill next to nothing
     Kernels,
     /// The API documentation builds without a warning
     Rustdoc,

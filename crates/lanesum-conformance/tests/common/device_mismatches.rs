@@ -110,12 +110,29 @@ pub fn a_mismatch_outlasts_those_who_leave() {
     let mut crew = Crew::start(3);
     for round in 0..3 {
         crew.join_device(LONG, CHOICES[round % 2]);
-        let shapes = [100, 200].map(|elements| Shape { elements, ..varied(0) });
+        let shape = Shape {
+            elements: 100,
+            ..varied(0)
+        };
+        // Other calls of the same length have all frames that they wait for, but those of the third.
+        let other = match round {
+            0 => Shape { elements: 200, ..shape },
+            1 => Shape {
+                label: Some(7),
+                ..shape
+            },
+            _ => Shape {
+                label: Some(8),
+                ..shape
+            },
+        };
+        let shapes = [shape, other];
         for (rank, shape) in shapes.into_iter().enumerate() {
             crew.puppets[rank].tell(&Command::Device(DeviceCalls::one(shape)));
         }
         for rank in [0, 1] {
-            crew.hear_failure(rank);
+            let (_, failed) = crew.hear_failure(rank);
+            assert!(matches!(failed.told, Told::Mismatch { .. }), "{}", failed.message);
         }
         for rank in [0, 1] {
             crew.puppets[rank].tell(&Command::Leave);

@@ -44,7 +44,7 @@ fn a_right_peer_stands_beside_ours() {
         engine["started"]
             .as_str()
             .unwrap()
-            .starts_with("mpirun.openmpi --bind-to none"),
+            .starts_with("OMPI_MCA_plm_rsh_agent=true mpirun.openmpi --bind-to none"),
         "{engine}"
     );
     // Two rounds of two sizes: ours in both types and kinds of buffers, the peer's in one.
