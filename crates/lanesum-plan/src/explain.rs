@@ -214,7 +214,7 @@ impl Plan {
                 bytes(gates::two_shot_fit(self.limits(), request.dtype, peers)?.chunk())
             }
             AlgorithmName::OneShotPush => self.fit().ok()?.one_shot_exchange(),
-            AlgorithmName::TwoShotPush => self.fit().ok()?.two_shot_exchange(self.world()),
+            AlgorithmName::TwoShotPush => self.fit().ok()?.two_shot_exchange(),
         };
         self.model().predict_us(name, request.buffers, request.bytes(), chunk)
     }

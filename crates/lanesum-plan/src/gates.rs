@@ -14,7 +14,7 @@ use crate::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Po
 mod device;
 
 pub use device::{DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{FRAME, Proven, WARP, Way, proven, proven_along, two_shot_frames};
+pub(crate) use device::{FRAME, Proven, WARP, Way, proven, proven_along};
 
 closed_words! {
     /// A question that is asked before a decision.

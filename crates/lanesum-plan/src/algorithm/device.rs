@@ -3,7 +3,7 @@
 //! A message is a row of frames of 12 bytes; lanes share it out, and each moves its share in exchanges of bounded size. A
 //! short message takes few lanes, as each has a header of its own to post and to await, and small blocks.
 
-use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP, two_shot_frames};
+use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP};
 use crate::{Dtype, Elements, Path};
 
 /// The most rows for which no further lane is taken, unless a lane moves fewer in one exchange: with the thread that sends and
@@ -58,7 +58,7 @@ impl Work {
         let most = self.fit.lanes() as u64;
         let (row, capacity) = match kernel {
             Kernel::OneShotPush => (1, self.fit.capacity() as u64),
-            Kernel::TwoShotPush => (self.fit.world() as u64, self.fit.capacity() as u64 / 2),
+            Kernel::TwoShotPush => (self.fit.world().get() as u64, self.fit.capacity() as u64 / 2),
         };
         let rows = self.frames.div_ceil(row);
         let per_lane = if capacity < ROWS_PER_LANE[kernel as usize] {
@@ -107,12 +107,11 @@ impl Work {
 
     /// The frames that a rank pushes to others before it first polls, at most.
     const fn pushed(&self, kernel: Kernel, share: u64, blocks: u32) -> u64 {
-        let world = self.fit.world() as u64;
-        let capacity = self.fit.capacity() as u64;
+        let world = self.fit.world().get() as u64;
         // Of each lane, in its first exchange.
         let most = match kernel {
-            Kernel::OneShotPush => capacity,
-            Kernel::TwoShotPush => world * (capacity / 2),
+            Kernel::OneShotPush => self.fit.capacity() as u64,
+            Kernel::TwoShotPush => self.fit.two_shot_frames(),
         };
         let first = if share < most { share } else { most };
         let all = first * blocks as u64;
@@ -261,7 +260,7 @@ impl OneShotPush {
 /// are peers with GPUs and a payload, and what any of them writes arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TwoShotPush {
-    peers: Peers,
+    _peers: Peers,
     proven: Proven,
     work: Work,
 }
@@ -274,7 +273,7 @@ impl TwoShotPush {
         fit: DeviceFit,
     ) -> TwoShotPush {
         TwoShotPush {
-            peers,
+            _peers: peers,
             proven,
             work: Work::new((Elements::new(payload.elements()), dtype), fit, Some(proven)),
         }
@@ -284,7 +283,7 @@ impl TwoShotPush {
     #[must_use]
     #[inline]
     pub const fn exchange(&self) -> u64 {
-        two_shot_frames(self.capacity(), self.peers.world())
+        self.work.fit.two_shot_frames()
     }
 
     /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.

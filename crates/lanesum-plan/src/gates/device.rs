@@ -24,7 +24,7 @@ pub struct DeviceFit {
     lanes: u32,
     capacity: u32,
     threads: u32,
-    world: u32,
+    world: WorldSize,
     crowd: u32,
 }
 
@@ -54,7 +54,7 @@ impl DeviceFit {
     /// The ranks.
     #[must_use]
     #[inline]
-    pub const fn world(&self) -> u32 {
+    pub const fn world(&self) -> WorldSize {
         self.world
     }
 
@@ -71,15 +71,16 @@ impl DeviceFit {
     }
 
     /// The payload that all lanes together move in one exchange of two shots.
-    pub(crate) const fn two_shot_exchange(&self, world: WorldSize) -> Bytes {
-        Bytes::new(self.lanes as u64 * two_shot_frames(self.capacity, world) * FRAME)
+    pub(crate) const fn two_shot_exchange(&self) -> Bytes {
+        Bytes::new(self.lanes as u64 * self.two_shot_frames() * FRAME)
     }
-}
 
-/// The frames that a lane moves in one exchange of two shots: every rank owns a shard of which each source fills half its
-/// slots, while the other half takes the sums.
-pub(crate) const fn two_shot_frames(capacity: u32, world: WorldSize) -> u64 {
-    world.get() as u64 * (capacity as u64 / 2)
+    /// The frames that a lane moves in one exchange of two shots: every rank owns a shard of which each source fills half its
+    /// slots, while the other half takes the sums.
+    #[inline]
+    pub(crate) const fn two_shot_frames(&self) -> u64 {
+        self.world.get() as u64 * (self.capacity as u64 / 2)
+    }
 }
 
 /// Is there a GPU for every rank, and how do lanes fit them? The staging is divided over the lanes.
@@ -115,7 +116,7 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
         lanes: lanes as u32,
         capacity: (frames / lanes).min(CAPACITY_MAX) as u32 / CAPACITY_MIN * CAPACITY_MIN,
         threads: (threads / WARP * WARP).max(WARP),
-        world: world.get() as u32,
+        world,
         crowd: gpus.crowd().max(1) as u32,
     })
 }

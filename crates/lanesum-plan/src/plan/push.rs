@@ -34,7 +34,7 @@ impl Footing {
         Ok(match gates::company(world) {
             Err(single) => Footing::Alone(single, fit),
             Ok(peers) => {
-                let push = |dtype| Push::compile(policy, (fit, world), dtype, model);
+                let push = |dtype| Push::compile(policy, fit, dtype, model);
                 Footing::Among(peers, fit, Dtype::ALL.map(push))
             }
         })
@@ -76,8 +76,8 @@ impl Footing {
 }
 
 impl Push {
-    fn compile(policy: Policy, (fit, world): (DeviceFit, WorldSize), dtype: Dtype, model: CostModel) -> Push {
-        let exchanges = [fit.one_shot_exchange(), fit.two_shot_exchange(world)];
+    fn compile(policy: Policy, fit: DeviceFit, dtype: Dtype, model: CostModel) -> Push {
+        let exchanges = [fit.one_shot_exchange(), fit.two_shot_exchange()];
         Push(match policy.algorithm {
             // A pin of an algorithm of the host leaves GPUs their choice.
             AlgorithmChoice::Auto
