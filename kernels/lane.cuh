@@ -11,7 +11,7 @@
 //
 // Launch shape: `ceil(frames / share)` blocks, at least one, at most `lanes`; 32 to LANESUM_THREADS threads, of which the first sends
 // and awaits the header and the others move frames; the number need not be the same on all ranks. All blocks of all ranks on a
-// device must be resident together.
+// device must be resident together, and where calls are launched early those of the next call too (platform.cuh, `await_previous`).
 // Alignment: input and output have any; they are the same or do not overlap.
 // Two launches of one communicator at once (two replays of graphs): a block that finds its lane running fails the call. Lanes that
 // do not meet in time take the calls in some order, which the peers' headers compare.

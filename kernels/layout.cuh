@@ -1,5 +1,5 @@
 // Memory that host and device, or two ranks, share. Each structure has a twin of the same name in
-// crates/lanesum-cuda/src/layout.rs; both sides assert the sizes, that one the offsets too.
+// crates/lanesum-cuda/src/layout.rs; both sides assert the same sizes and offsets.
 #pragma once
 #include "platform.cuh"
 
@@ -141,7 +141,12 @@ struct Notice {
 static_assert(sizeof(Lane) == 16 && sizeof(Local) == 640, "Local");
 static_assert(sizeof(Record) == 160, "Record");
 static_assert(sizeof(Mapped) == 384, "Mapped");
-static_assert(sizeof(Launch) == 368, "Launch");
-static_assert(sizeof(Notice) == 104, "Notice");
+static_assert(sizeof(Launch) == 368 && sizeof(Notice) == 104, "Launch, Notice");
+static_assert(LANESUM_OFFSET(Launch, once) == 24 && LANESUM_OFFSET(Launch, ticket) == 56, "Launch");
+static_assert(LANESUM_OFFSET(Launch, targets) == 64 && LANESUM_OFFSET(Launch, sources) == 128, "Launch");
+static_assert(LANESUM_OFFSET(Launch, elements) == 192 && LANESUM_OFFSET(Launch, tail) == 208, "Launch");
+static_assert(LANESUM_OFFSET(Launch, call) == 240 && LANESUM_OFFSET(Launch, mapped) == 288, "Launch");
+static_assert(LANESUM_OFFSET(Launch, inboxes) == 296 && LANESUM_OFFSET(Notice, inboxes) == 32, "Launch, Notice");
+static_assert(LANESUM_OFFSET(Notice, seen) == 96, "Notice");
 // Everything before the data is 36 KiB: 4 KiB with alerts, 32 KiB of proofs.
 static_assert(sizeof(Inbox) == 36 * 1024 + 16, "Inbox");

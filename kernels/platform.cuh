@@ -25,14 +25,36 @@ typedef unsigned long long u64;
 
 #define LANESUM_DEVICE __device__ __forceinline__
 #define LANESUM_COLD __device__ __noinline__
-#define LANESUM_KERNEL(name, parameters) \
-    extern "C" __global__ void __launch_bounds__(LANESUM_THREADS, 1) name(const __grid_constant__ parameters launch)
+// An entry: whatever its body does, it does after what is before the kernel in its stream. Two macros, as names are made by others.
+#define LANESUM_KERNEL(name, parameters) LANESUM_KERNEL_(name, parameters)
+#define LANESUM_KERNEL_(name, parameters)                                                                               \
+    LANESUM_DEVICE void name##_body(const parameters& launch);                                                          \
+    extern "C" __global__ void __launch_bounds__(LANESUM_THREADS, 1) name(const __grid_constant__ parameters launch) {  \
+        await_previous();                                                                                               \
+        name##_body(launch);                                                                                            \
+    }                                                                                                                   \
+    LANESUM_DEVICE void name##_body(const parameters& launch)
+
+// Bytes from the start of a structure to a field: what `offsetof` is in this compiler, which has no such name.
+#define LANESUM_OFFSET(structure, field) __INTADDR__(&static_cast<structure*>(nullptr)->field)
+
 #define LANESUM_UNROLL _Pragma("unroll")
 #define LANESUM_ROLLED _Pragma("unroll 1")
 
 // What to expect of a condition, so that rare code lies beside the path that all calls take. The C++ compilers have it too.
 #define LANESUM_RARE(...) (__builtin_expect(!!(__VA_ARGS__), 0))
 #define LANESUM_USUAL(...) (__builtin_expect(!!(__VA_ARGS__), 1))
+
+// Waits until the kernel before in the stream has completed and what it wrote is visible; then lets the kernel behind be launched, so
+// that its launch, but nothing that it does, falls into the time of this one. In this order: of one stream, at most one grid waits
+// here beside the one that runs. By all threads, before anything but parameters is read. A kernel that was launched in the usual way
+// finds the one before completed. GPUs before compute capability 9.0 know no other. (docs/decisions/0016)
+LANESUM_DEVICE void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 LANESUM_DEVICE u32 thread_index() { return threadIdx.x; }
 LANESUM_DEVICE u32 thread_count() { return blockDim.x; }

@@ -76,19 +76,25 @@ LANESUM_COLD u32 reduce_words_by(u64 program, u32 (&words)[W]) {
     return low | Element<D>::round(reduce_by<O, W>(program, values)) << 16;
 }
 
+// The payloads of all leaves' frames, by word.
+template <int W>
+LANESUM_DEVICE void unpack_all(const Pair (&pairs)[W], u32 (&words)[3][W]) {
+    LANESUM_UNROLL
+    for (int leaf = 0; leaf < W; ++leaf) {
+        const Frame frame = unpack(pairs[leaf]);
+        LANESUM_UNROLL
+        for (int word = 0; word < 3; ++word) words[word][leaf] = frame.words[word];
+    }
+}
+
 // The result of one frame from those of all leaves, by the canonical tree.
 template <int D, int O, int W>
 LANESUM_DEVICE Frame combine(const Pair (&pairs)[W]) {
-    Frame frames[W], result;
+    u32 words[3][W];
+    unpack_all(pairs, words);
+    Frame result;
     LANESUM_UNROLL
-    for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = unpack(pairs[leaf]);
-    LANESUM_UNROLL
-    for (int word = 0; word < 3; ++word) {
-        u32 words[W];
-        LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
-        result.words[word] = reduce_words<D, O, W>(words);
-    }
+    for (int word = 0; word < 3; ++word) result.words[word] = reduce_words<D, O, W>(words[word]);
     return result;
 }
 
@@ -98,15 +104,10 @@ LANESUM_DEVICE Frame combine_by_tree(const Launch& launch, const Pair (&pairs)[W
     // Two leaves make one tree only.
     if constexpr (W <= 2) return combine<D, O, W>(pairs);
     if LANESUM_USUAL (launch.canonical != 0) return combine<D, O, W>(pairs);
-    Frame frames[W], result;
+    u32 words[3][W];
+    unpack_all(pairs, words);
+    Frame result;
     LANESUM_UNROLL
-    for (int leaf = 0; leaf < W; ++leaf) frames[leaf] = unpack(pairs[leaf]);
-    LANESUM_UNROLL
-    for (int word = 0; word < 3; ++word) {
-        u32 words[W];
-        LANESUM_UNROLL
-        for (int leaf = 0; leaf < W; ++leaf) words[leaf] = frames[leaf].words[word];
-        result.words[word] = reduce_words_by<D, O, W>(launch.program, words);
-    }
+    for (int word = 0; word < 3; ++word) result.words[word] = reduce_words_by<D, O, W>(launch.program, words[word]);
     return result;
 }

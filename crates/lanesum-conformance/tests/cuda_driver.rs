@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         what_is_left_open_falls_back_to_host_memory,
         nine_ranks_are_refused,
         one_multiprocessor_is_enough_and_a_watchdog_does_no_harm,
+        calls_start_early_where_that_is_safe_and_nowhere_else,
         ptx_alone_is_enough,
         ipc_alone_is_enough,
         memory_that_no_driver_shares_is_not_needed,
@@ -452,6 +453,40 @@ fn one_multiprocessor_is_enough_and_a_watchdog_does_no_harm() {
     }
 }
 
+/// A machine that lets no kernel start early tells which calls ask for it.
+fn calls_start_early_where_that_is_safe_and_nowhere_else() {
+    let machines = Machines::new("early");
+    let refusing = || Config::new().without_programmatic();
+    let is_early = |told: &Told| {
+        let told_of = told.error.as_deref().unwrap_or_default();
+        assert!(told.joined && told_of.contains("cuLaunchKernelEx"), "{told:?}");
+    };
+    for config in [refusing(), refusing().compute(12, 0), refusing().driver(12030)] {
+        is_early(&machines.alone(&config));
+    }
+    for config in [
+        refusing().driver(12020),
+        refusing().compute(8, 9),
+        refusing().compute(7, 0),
+        refusing().without_cubins(),
+    ] {
+        went_well(&machines.alone(&config));
+    }
+    machines.together(&[refusing(), refusing()]).iter().for_each(is_early);
+    // Ranks that share a device, which has room for a call of each, or for two.
+    let sharing = |multiprocessors| {
+        let machine = machines.write(&refusing().multiprocessors(multiprocessors));
+        let job = |rank| Job {
+            device: Some(0),
+            ..machines.job(rank, 2)
+        };
+        let both = [0, 1].map(|rank| joiner::start(&job(rank), &machine));
+        both.map(|process| process.end("a shared device"))
+    };
+    sharing(64).iter().for_each(went_well);
+    sharing(128).iter().for_each(is_early);
+}
+
 fn ptx_alone_is_enough() {
     let config = Config::new().without_cubins();
     Machines::new("ptx")
@@ -575,7 +610,7 @@ fn two_ranks_survive_each_call_of_one_that_fails_once() {
     let staged = [(PathChoice::HostStaged, 1, 999), (PathChoice::HostStaged, 2, 2)];
     for symbol in symbols() {
         // What is no part of either path needs no second time.
-        let of_paths = symbol.starts_with("cuMem") || symbol.contains("Stream") || symbol == "cuLaunchKernel";
+        let of_paths = symbol.starts_with("cuMem") || symbol.contains("Stream") || symbol == "cuLaunchKernelEx";
         let scenes = both.into_iter().chain(staged.into_iter().filter(|_| of_paths));
         for (path, nth, code) in scenes {
             let told = machines.along(path, &[Config::new(), Config::new().fail(symbol, nth, code)]);

@@ -12,11 +12,12 @@ use crate::captures::{Captures, Last};
 use crate::counters::DeviceCounters;
 use crate::device::{Device, await_device};
 use crate::error::CudaError;
+use crate::launch::{Entry, launch};
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
 use crate::shared::{GRACE, Shared};
-use crate::staged::{Staged, launch};
+use crate::staged::Staged;
 use crate::stream::{RawStream, Stream};
 
 /// The longest wait of a kernel where the display's watchdog would end it.
@@ -241,7 +242,7 @@ impl Engine {
             false => staged.notice(kind as u64, 0),
         };
         let stream = staged.stream.raw();
-        launch(&staged.device, staged.module.farewell, (1, 32), &notice, stream)?;
+        launch(&staged.device, Entry::notice(staged.module.farewell), &notice, stream)?;
         staged.stream.synchronize(longest)?;
         // The kernel does not wait for ever; and a replay that finds the lanes closed is in them for a moment, too.
         await_device("a replay of a graph", || longest, progress, || staged.is_at_rest())

@@ -11,12 +11,11 @@ use lanesum_plan::{Announced, Fault, Grid, Kernel, Request};
 use crate::bench::BenchKernel;
 use crate::capture_trouble::CaptureTrouble;
 use crate::captures::Last;
-use crate::driver::types::FunctionHandle;
 use crate::engine::{DeviceOperands, Engine};
 use crate::error::CudaError;
+use crate::launch::{Entry, Start, launch, launch_here};
 use crate::layout::{self, Launch};
 use crate::shared::Pending;
-use crate::staged::{launch, launch_here};
 use crate::stream::{Mode, RawStream, capture_info, mode};
 
 /// What becomes of a call that was admitted, and which it is.
@@ -177,11 +176,10 @@ impl Engine {
             digest: announced.digest(),
             ..self.call(grid, request, operands)
         };
-        let function = self
-            .function(grid, request)
+        let entry = self
+            .entry(grid, request)
             .map_err(|error| self.broke(&error, call.call))?;
-        let shape = (grid.blocks, grid.threads);
-        let launched = launch(self.device(), function, shape, &call, operands.stream);
+        let launched = launch(self.device(), entry, &call, operands.stream);
         match (admission, launched) {
             (Admission::Eager, Ok(())) => {
                 self.ticket.set(ticket);
@@ -224,14 +222,11 @@ impl Engine {
             ..self.call(grid, request, operands)
         };
         let enqueued = self.close(operands.stream).and_then(|()| {
-            let shape = (grid.blocks, grid.threads);
-            launch(
-                self.device(),
-                self.function(grid, request)?,
-                shape,
-                &call,
-                operands.stream,
-            )
+            let entry = Entry {
+                start: Start::InTurn,
+                ..self.entry(grid, request)?
+            };
+            launch(self.device(), entry, &call, operands.stream)
         });
         // The fault that is told already says more than a second one would.
         if enqueued.is_ok() {
@@ -245,13 +240,8 @@ impl Engine {
     fn close(&self, stream: RawStream) -> Result<(), CudaError> {
         if !self.closed.get() {
             let staged = self.staged()?;
-            launch(
-                self.device(),
-                staged.module.farewell,
-                (1, 32),
-                &staged.silent_notice(),
-                stream,
-            )?;
+            let farewell = Entry::notice(staged.module.farewell);
+            launch(self.device(), farewell, &staged.silent_notice(), stream)?;
             self.closed.set(true);
         }
         Ok(())
@@ -275,11 +265,10 @@ impl Engine {
             ticket: self.ticket.get(),
             ..self.call(grid, request, operands)
         };
-        let function = self.function(grid, request)?;
+        let entry = self.entry(grid, request)?;
         let _current = self.device().current()?;
         for _ in 0..times {
-            let shape = (grid.blocks, grid.threads);
-            launch_here(self.device(), function, shape, &call, operands.stream)?;
+            launch_here(self.device(), entry, &call, operands.stream)?;
         }
         Ok(())
     }
@@ -321,13 +310,14 @@ impl Engine {
                 compute: self.device().facts().compute,
                 reason: "the bench's kernels were not loaded".to_owned(),
             })?;
-            launch(
-                self.device(),
-                module.function(kernel),
-                kernel.shape(grid),
-                &call,
-                operands.stream,
-            )
+            let (blocks, threads) = kernel.shape(grid);
+            let entry = Entry {
+                function: module.function(kernel),
+                blocks,
+                threads,
+                start: staged.start,
+            };
+            launch(self.device(), entry, &call, operands.stream)
         });
         match (admission, launched) {
             (Admission::Eager, Ok(())) => Ok(()),
@@ -363,9 +353,14 @@ impl Engine {
     }
 
     #[inline]
-    fn function(&self, grid: Grid, request: &Request) -> Result<FunctionHandle, CudaError> {
-        let module = &self.staged()?.module;
-        Ok(module.function(grid.kernel, request.dtype, request.operation))
+    fn entry(&self, grid: Grid, request: &Request) -> Result<Entry, CudaError> {
+        let staged = self.staged()?;
+        Ok(Entry {
+            function: staged.module.function(grid.kernel, request.dtype, request.operation),
+            blocks: grid.blocks,
+            threads: grid.threads,
+            start: staged.start,
+        })
     }
 
     /// A capture that does not take a call is at fault itself, unless the device is.

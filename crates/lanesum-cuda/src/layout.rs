@@ -151,6 +151,7 @@ const _: () = {
     assert!(offset_of!(Launch, elements) == 192 && offset_of!(Launch, tail) == 208);
     assert!(offset_of!(Launch, call) == 240 && offset_of!(Launch, mapped) == 288);
     assert!(offset_of!(Launch, inboxes) == 296 && offset_of!(Notice, inboxes) == 32);
+    assert!(offset_of!(Notice, seen) == 96);
     assert!(size_of::<Mapped>() == 384 && LOCAL == 640);
     assert!(PROOFS + (WORLD_MAX * PROOF_WORDS * 8) as u64 == INBOX_HEAD);
 };

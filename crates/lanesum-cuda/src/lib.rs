@@ -19,6 +19,7 @@ mod event;
 mod graph;
 mod images;
 mod inbox;
+mod launch;
 mod layout;
 mod module;
 mod nvtx;

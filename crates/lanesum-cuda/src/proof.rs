@@ -9,8 +9,9 @@ use lanesum_plan::{PeerVerdict, Rank};
 
 use crate::buffer::Memory;
 use crate::error::CudaError;
+use crate::launch::{Entry, launch};
 use crate::layout::{self, Notice, WORLD_MAX};
-use crate::staged::{Staged, launch};
+use crate::staged::Staged;
 
 /// How long the owner waits for a proof once the writer's kernel has ended: stores on their way land within microseconds.
 const PROOF_PATIENCE: Duration = Duration::from_millis(20);
@@ -22,7 +23,12 @@ impl Staged {
     /// [`CudaError`] if the kernel fails or does not end within the deadline.
     pub fn prove(&self, nonce: u64) -> Result<(), CudaError> {
         let notice = self.notice(0, nonce);
-        launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
+        launch(
+            &self.device,
+            Entry::notice(self.module.prove),
+            &notice,
+            self.stream.raw(),
+        )?;
         self.stream.synchronize(self.deadline)
     }
 
@@ -40,7 +46,12 @@ impl Staged {
         };
         let start = Instant::now();
         loop {
-            launch(&self.device, self.module.prove, (1, 32), &notice, self.stream.raw())?;
+            launch(
+                &self.device,
+                Entry::notice(self.module.prove),
+                &notice,
+                self.stream.raw(),
+            )?;
             self.stream.synchronize(self.deadline)?;
             let words = self.read_words(seen.address, count)?;
             let verdicts: Vec<PeerVerdict> = self

@@ -18,12 +18,13 @@ use crate::error::CudaError;
 use crate::event::Event;
 use crate::graph::Holders;
 use crate::inbox::{Inbox, Offer};
+use crate::launch::Start;
 use crate::layout::{self, Notice, WORLD_MAX};
 use crate::module::Module;
 use crate::nvtx;
 use crate::retired;
 use crate::shared::HostMemory;
-use crate::stream::{RawStream, Stream};
+use crate::stream::Stream;
 
 /// A way between the ranks' GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Staged {
     pub(crate) fit: DeviceFit,
     /// As `local`, dropped only where no kernel can run any more.
     pub(crate) module: ManuallyDrop<Module>,
+    /// When calls start.
+    pub(crate) start: Start,
     pub(crate) local: ManuallyDrop<Memory>,
     pub(crate) mapped: Arc<HostMemory>,
     /// By rank, this one's too; none before a way is opened.
@@ -96,6 +99,7 @@ impl Staged {
         let _relaxed = device.relaxed()?;
         retired::collect();
         let module = Module::load(device, world.get())?;
+        let start = Start::of_calls(device, &fit, module.target);
         let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
         let stream = Stream::new(device)?;
         let local = Memory::new(device, "the lanes' state", layout::LOCAL)?;
@@ -114,6 +118,7 @@ impl Staged {
             world,
             fit,
             module: ManuallyDrop::new(module),
+            start,
             inboxes: world.ranks().map(|_| None).collect(),
             own_frames: None,
             former: None,
@@ -406,49 +411,4 @@ impl Drop for Staged {
         // SAFETY: as above.
         unsafe { ManuallyDrop::drop(&mut self.module) };
     }
-}
-
-/// Enqueues a kernel with one parameter, given by value.
-#[inline]
-pub(crate) fn launch<P: Copy>(
-    device: &Device,
-    function: FunctionHandle,
-    shape: (u32, u32),
-    parameter: &P,
-    stream: RawStream,
-) -> Result<(), CudaError> {
-    let _current = device.current()?;
-    launch_here(device, function, shape, parameter, stream)
-}
-
-/// As [`launch`], where the context is current.
-#[inline]
-pub(crate) fn launch_here<P: Copy>(
-    device: &Device,
-    function: FunctionHandle,
-    (blocks, threads): (u32, u32),
-    parameter: &P,
-    stream: RawStream,
-) -> Result<(), CudaError> {
-    let driver = device.driver();
-    let mut parameters = [core::ptr::from_ref(parameter).cast_mut().cast::<c_void>()];
-    driver.check("cuLaunchKernel", || {
-        // SAFETY: the driver copies the parameter, whose layout is that of the kernel's, before it returns; the function belongs
-        // to a loaded module, the stream lives.
-        unsafe {
-            (driver.table.cuLaunchKernel)(
-                function,
-                blocks,
-                1,
-                1,
-                threads,
-                1,
-                1,
-                0,
-                StreamHandle(stream.0),
-                parameters.as_mut_ptr(),
-                core::ptr::null_mut(),
-            )
-        }
-    })
 }

@@ -96,6 +96,7 @@ const std::map<std::string, Setting>& settings() {
         {"ipc", [](Words& w, Config& c) { return toggle(w, c.ipc); }},
         {"cubins", [](Words& w, Config& c) { return toggle(w, c.cubins); }},
         {"ptx", [](Words& w, Config& c) { return toggle(w, c.ptx); }},
+        {"programmatic", [](Words& w, Config& c) { return toggle(w, c.programmatic); }},
         {"refuse", refuse},
         {"lie", lie},
         {"lie_host", lie_host},

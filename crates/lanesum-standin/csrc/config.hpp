@@ -32,6 +32,7 @@ struct Config {
     int driver = 13000;
     u64 granularity = 64 << 10;
     bool vmm = true, ipc = true, cubins = true, ptx = true;
+    bool programmatic = true;  // launches may be early
     bool refused[DEVICES_MAX][DEVICES_MAX] = {};  // [accessing][owner]
     Lie lies[DEVICES_MAX][DEVICES_MAX] = {};      // [storing][owner]
     Lie host_lies[DEVICES_MAX] = {};              // [storing]

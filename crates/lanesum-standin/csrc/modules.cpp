@@ -21,6 +21,7 @@ struct Function {
 struct Module {
     Context* context;
     std::set<std::string> names;
+    bool awaiting = false;  // its kernels await the one before them: those of machine code for 9.0 and later
     std::vector<std::unique_ptr<Function>> functions;
     std::shared_ptr<const bool> loaded = std::make_shared<const bool>(true);  // gone when the module is
 };
@@ -64,12 +65,13 @@ bool runs_here(int architecture) {
     return config().cubins && architecture / 10 == config().major && architecture % 10 <= config().minor;
 }
 
-CUresult read_cubin(const u8* image, std::set<std::string>* names) {
+CUresult read_cubin(const u8* image, std::set<std::string>* names, bool* awaiting) {
     Header header;
     std::memcpy(&header, image, sizeof header);
     if (header.identification[4] != 2 || header.machine != MACHINE_CUDA) return INVALID_IMAGE;
     if (header.section_bytes != sizeof(Section) || header.names_section >= header.section_count) return INVALID_IMAGE;
     if (!runs_here(architecture(header))) return NO_BINARY_FOR_GPU;
+    *awaiting = architecture(header) >= 90;
     std::vector<Section> sections(header.section_count);
     std::memcpy(sections.data(), image + header.sections, sections.size() * sizeof(Section));
     const char* const strings = reinterpret_cast<const char*>(image) + sections[header.names_section].offset;
@@ -102,6 +104,35 @@ bool known(Function* function, Function* out, std::weak_ptr<const bool>* loaded)
     *out = *function;
     if (loaded != nullptr) *loaded = function->module->loaded;
     return true;
+}
+
+// The driver's CUlaunchAttribute and CUlaunchConfig.
+struct Attribute {
+    unsigned id, padding;
+    alignas(8) int value[16];
+};
+struct Launching {
+    unsigned grid[3], block[3], shared_bytes;
+    Stream* stream;
+    const Attribute* attributes;
+    unsigned count;
+};
+static_assert(sizeof(Attribute) == 72 && sizeof(Launching) == 56, "the driver's");
+
+const unsigned PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+
+// May a kernel be launched with these attributes? What is early here starts in its turn. The driver lets any kernel be early, and one
+// that does not await the one before it would be wrong now and then: here it is refused.
+CUresult refuse_attributes(const Launching& launching, const Function& function, bool captured) {
+    if (launching.count != 0 && launching.attributes == nullptr) return INVALID_VALUE;
+    for (unsigned index = 0; index < launching.count; ++index) {
+        const Attribute& attribute = launching.attributes[index];
+        if (attribute.id != PROGRAMMATIC_STREAM_SERIALIZATION) return INVALID_VALUE;
+        if (attribute.value[0] == 0) continue;
+        if (!config().programmatic || config().major < 9 || (captured && config().driver < 12030)) return NOT_SUPPORTED;
+        if (!function.module->awaiting) return INVALID_VALUE;
+    }
+    return SUCCESS;
 }
 
 // Counts executions for those that are to fail.
@@ -150,7 +181,7 @@ LANESUM_API cuModuleLoadData(Module** out, const void* image) {
     auto made = std::make_unique<Module>();
     made->context = context;
     const bool elf = std::memcmp(image, "\177ELF", 4) == 0;
-    const CUresult read = elf ? read_cubin(static_cast<const u8*>(image), &made->names)
+    const CUresult read = elf ? read_cubin(static_cast<const u8*>(image), &made->names, &made->awaiting)
                               : read_ptx(static_cast<const char*>(image), &made->names);
     if (read != SUCCESS) return read;
     std::lock_guard<std::mutex> guard(books().mutex);
@@ -199,21 +230,24 @@ LANESUM_API cuFuncGetAttribute(int* value, int which, Function* handle) {
     return SUCCESS;
 }
 
-LANESUM_API cuLaunchKernel(Function* handle_of_function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                           unsigned block_y, unsigned block_z, unsigned, Stream* handle, void** parameters, void** extra) {
-    LANESUM_ENTER(cuLaunchKernel);
+LANESUM_API cuLaunchKernelEx(const Launching* launching, Function* handle, void** parameters, void** extra) {
+    LANESUM_ENTER(cuLaunchKernelEx);
     LANESUM_CONTEXT;
     Function function;
     std::weak_ptr<const bool> loaded;
-    if (!known(handle_of_function, &function, &loaded) || function.module->context != context) return INVALID_HANDLE;
-    Stream* const stream = stream_of(context, handle);
+    if (launching == nullptr) return INVALID_VALUE;
+    if (!known(handle, &function, &loaded) || function.module->context != context) return INVALID_HANDLE;
+    Stream* const stream = stream_of(context, launching->stream);
     if (stream == nullptr || stream->context != context) return INVALID_HANDLE;
-    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_y != 1 || block_z != 1) return INVALID_VALUE;
-    if (block_x > static_cast<unsigned>(config().threads) || extra != nullptr || parameters == nullptr) return INVALID_VALUE;
+    const unsigned blocks = launching->grid[0], threads = launching->block[0];
+    if (blocks == 0 || launching->grid[1] != 1 || launching->grid[2] != 1) return INVALID_VALUE;
+    if (threads == 0 || launching->block[1] != 1 || launching->block[2] != 1) return INVALID_VALUE;
+    if (threads > static_cast<unsigned>(config().threads) || extra != nullptr || parameters == nullptr) return INVALID_VALUE;
+    if (const CUresult refused = refuse_attributes(*launching, function, captures(stream))) return refused;
     auto grid = std::make_shared<Grid>();
     grid->kernel = function.kernel;
-    grid->blocks = grid_x;
-    grid->threads = block_x;
+    grid->blocks = blocks;
+    grid->threads = threads;
     grid->context = context;
     if (function.kernel->parameters > sizeof grid->parameters) return INVALID_VALUE;
     std::memcpy(grid->parameters, parameters[0], function.kernel->parameters);

@@ -13,6 +13,7 @@ struct Pair {
 
 #define LANESUM_DEVICE inline
 #define LANESUM_COLD static __attribute__((noinline))
+#define LANESUM_OFFSET(structure, field) __builtin_offsetof(structure, field)
 #define LANESUM_UNROLL
 #define LANESUM_ROLLED
 #define LANESUM_RARE(...) (__VA_ARGS__)

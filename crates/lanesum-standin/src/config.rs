@@ -115,6 +115,12 @@ impl Config {
         self.line("ptx off".to_owned())
     }
 
+    /// No kernel may be launched while the one before it runs: asking for it is refused with 801. So is it, with any setting, on
+    /// devices before compute capability 9.0 and, in captures, by drivers before 12.3.
+    pub fn without_programmatic(self) -> Self {
+        self.line("programmatic off".to_owned())
+    }
+
     /// `device` may not access memory of `owner`.
     pub fn refuse(self, device: usize, owner: usize) -> Self {
         self.line(format!("refuse {device} {owner}"))

@@ -7,7 +7,7 @@
 //!
 //! What differs from the real driver: the NULL stream does not wait for other streams; graphs come from captures only, and
 //! their nodes run one after the other; a graph launched into a capture is refused; the host can read device memory by its
-//! address; any number of blocks runs at once, unless [`Config::resident`] says otherwise.
+//! address; a kernel that may start early starts when the one before it has ended, as the real driver may let it too; any number of blocks runs at once, unless [`Config::resident`] says otherwise.
 mod config;
 
 pub use config::{Config, Lie, StandIn};

@@ -198,6 +198,19 @@ fn images_fit_or_not() {
 }
 
 #[test]
+fn kernels_are_early_where_they_await_the_one_before() {
+    let early = |config: Config, with: &str, codes: &str| {
+        goes_well(&config, "early", with, codes);
+    };
+    early(Config::new(), "w1.sm_90", "0 0");
+    early(Config::new().compute(12, 0), "w1.sm_120", "0 0");
+    early(Config::new().driver(12020), "w1.sm_90", "0 801");
+    early(Config::new(), "w1.ptx", "1 1");
+    early(Config::new().compute(8, 9), "w1.sm_89", "801 801");
+    early(Config::new().without_programmatic(), "w1.sm_90", "801 801");
+}
+
+#[test]
 fn devices_are_as_configured() {
     code(&Config::new().devices(0), "w2.ptx", "cuInit 100");
     code(&Config::new().prohibited(0), "w2.ptx", "retain 46");

@@ -1,4 +1,4 @@
-//! From sources to images: NVRTC makes one PTX of each unit, ptxas makes machine code of it for each target.
+//! From sources to images: NVRTC makes PTX of each unit for each architecture, ptxas makes machine code of it for each target.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,30 +7,32 @@ use std::time::Duration;
 
 use super::read_bytes;
 use super::report::Report;
-use super::units::Unit;
+use super::units::{Architecture, Unit};
 use super::wheels::Toolchain;
 use crate::error::XtaskError;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// How the sources are compiled; a world's own option follows. The oldest architecture whose instructions are used:
-/// PTX of it is taken by every later one. Contraction and flushing would change the sums.
-pub const OPTIONS: [&str; 4] = [
-    "--gpu-architecture=compute_70",
-    "--std=c++17",
-    "--fmad=false",
-    "--ftz=false",
-];
+/// How the sources are compiled; options of the architecture and of the world follow. Contraction and flushing would change the sums.
+const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--ftz=false"];
 
 const DEADLINE: Duration = Duration::from_secs(5 * 60);
 
-/// What a unit's PTX is, and where.
+/// What a unit's PTX for an architecture is, and where.
 pub struct Ptx {
     pub unit: Unit,
+    pub architecture: Architecture,
     pub path: PathBuf,
     pub text: String,
     /// What the compiler said, which should be nothing.
     pub said: Vec<String>,
+}
+
+impl Ptx {
+    /// Whether machine code is made of it.
+    pub fn makes(&self, cubin: &Cubin) -> bool {
+        self.unit == cubin.unit && self.architecture == Architecture::of(cubin.sm)
+    }
 }
 
 /// Machine code of one unit for one target.
@@ -41,18 +43,35 @@ pub struct Cubin {
     pub report: Report,
 }
 
-/// Compiles each unit.
+/// All options that images depend on, whatever the world.
+pub fn options() -> Vec<&'static str> {
+    let architectures = Architecture::ALL.map(Architecture::option);
+    [&OPTIONS[..], &architectures].concat()
+}
+
+/// Every unit for each of these architectures, by unit.
+pub fn jobs(architectures: &[Architecture]) -> Vec<(Unit, Architecture)> {
+    let of = |unit: Unit| architectures.iter().map(move |&architecture| (unit, architecture));
+    Unit::all().into_iter().flat_map(of).collect()
+}
+
+/// Compiles each unit for its architecture.
 ///
 /// # Errors
 /// The compiler refused one, with what it said.
-pub fn ptx(workspace: &Workspace, tools: &Toolchain, folder: &Path, units: &[Unit]) -> Result<Vec<Ptx>, XtaskError> {
+pub fn ptx(
+    workspace: &Workspace,
+    tools: &Toolchain,
+    folder: &Path,
+    jobs: &[(Unit, Architecture)],
+) -> Result<Vec<Ptx>, XtaskError> {
     std::fs::create_dir_all(folder).map_err(|source| XtaskError::File {
         action: "make",
         path: folder.to_owned(),
         source,
     })?;
-    in_parallel(units, |&unit| {
-        let path = folder.join(format!("{}.ptx", unit.stem()));
+    in_parallel(jobs, |&(unit, architecture)| {
+        let path = folder.join(format!("{}.{architecture}.ptx", unit.stem()));
         let mut command = Command::new("python3");
         command
             .arg(workspace.root().join("xtask/src/kernels/nvrtc.py"))
@@ -60,14 +79,21 @@ pub fn ptx(workspace: &Workspace, tools: &Toolchain, folder: &Path, units: &[Uni
             .arg(workspace.root().join(unit.module.source()))
             .arg(&path)
             .args(OPTIONS)
+            .arg(architecture.option())
             .arg(format!("-DLANESUM_WORLD={}", unit.world));
         let said = process::capture(&mut command, DEADLINE)?;
         let text = Workspace::read(&path)?;
-        Ok(Ptx { unit, path, text, said })
+        Ok(Ptx {
+            unit,
+            architecture,
+            path,
+            text,
+            said,
+        })
     })
 }
 
-/// Assembles each PTX for the targets of its module.
+/// Assembles each PTX for those targets of its module that are of its architecture.
 ///
 /// # Errors
 /// The assembler refused one, with what it said.
@@ -75,6 +101,7 @@ pub fn cubins(tools: &Toolchain, ptx: &[Ptx]) -> Result<Vec<Cubin>, XtaskError> 
     let jobs: Vec<(&Ptx, u32)> = ptx
         .iter()
         .flat_map(|ptx| ptx.unit.module.made().into_iter().map(move |sm| (ptx, sm)))
+        .filter(|(ptx, sm)| Architecture::of(*sm) == ptx.architecture)
         .collect();
     in_parallel(&jobs, |&(ptx, sm)| {
         let path = ptx.path.with_extension(format!("sm_{sm}"));

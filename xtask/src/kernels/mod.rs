@@ -9,6 +9,7 @@ mod entries;
 mod images;
 mod report;
 mod units;
+mod waiting;
 mod wheels;
 
 use std::collections::BTreeSet;
@@ -17,15 +18,13 @@ use std::process::ExitCode;
 
 use self::compile::{Cubin, Ptx};
 use self::images::Image;
-use self::units::{Module, SHIPPED, Unit};
+use self::units::{Architecture, Module, SHIPPED, Unit};
+use self::wheels::Toolchain;
 use crate::error::XtaskError;
 use crate::workspace::Workspace;
 
 /// All images together, packed.
 const MOST_BYTES: usize = 6 << 20;
-
-/// How often each source is compiled again before it is shipped.
-const REPEATS: usize = 4;
 
 const SOURCES: &str = "kernels";
 const IMAGES: &str = "crates/lanesum-cuda/kernels";
@@ -98,18 +97,11 @@ pub fn check(workspace: &Workspace) -> Result<(), XtaskError> {
 fn make(workspace: &Workspace, effort: Effort) -> Result<Vec<Made>, XtaskError> {
     let folder = workspace.target().join("kernels");
     let tools = wheels::toolchain(&folder)?;
-    let units = Unit::all();
-    let ptx = compile::ptx(workspace, &tools, &folder.join("images"), &units)?;
-    let repeats = match effort {
-        Effort::Once => 0,
-        Effort::Repeat => REPEATS,
-    };
-    for _ in 0..repeats {
-        let again = compile::ptx(workspace, &tools, &folder.join("again"), &units)?;
-        let problems = unstable(&ptx, &again);
-        if !problems.is_empty() {
-            return Err(XtaskError::Kernels { problems });
-        }
+    let jobs = compile::jobs(&Architecture::ALL);
+    let ptx = compile::ptx(workspace, &tools, &folder.join("images"), &jobs)?;
+    match effort {
+        Effort::Once => {}
+        Effort::Repeat => repeat(workspace, &tools, &folder.join("again"), &ptx)?,
     }
     let cubins = compile::cubins(&tools, &ptx)?;
     print_registers(&cubins);
@@ -124,7 +116,7 @@ fn make(workspace: &Workspace, effort: Effort) -> Result<Vec<Made>, XtaskError> 
         let problems = vec![format!("{bytes} bytes of images, and at most {MOST_BYTES} are shipped")];
         return Err(XtaskError::Kernels { problems });
     }
-    let digest = images::digest_of(&sources(workspace)?, &compile::OPTIONS);
+    let digest = images::digest_of(&sources(workspace)?, &compile::options());
     let list = Made {
         path: LIST.to_owned(),
         content: images::render(&images, &digest).into_bytes(),
@@ -136,28 +128,48 @@ fn make(workspace: &Workspace, effort: Effort) -> Result<Vec<Made>, XtaskError> 
     Ok(std::iter::once(list).chain(files).collect())
 }
 
+/// Compiles the sources again and again.
+///
+/// # Errors
+/// The compiler refused one, or made something else of it.
+fn repeat(workspace: &Workspace, tools: &Toolchain, folder: &Path, ptx: &[Ptx]) -> Result<(), XtaskError> {
+    for architecture in Architecture::ALL {
+        let first = || ptx.iter().filter(|ptx| ptx.architecture == architecture);
+        for _ in 0..architecture.repeats() {
+            let again = compile::ptx(workspace, tools, folder, &compile::jobs(&[architecture]))?;
+            let problems = unstable(first(), &again);
+            if !problems.is_empty() {
+                return Err(XtaskError::Kernels { problems });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// By unit, the PTX and then the machine code, ascending.
 fn images_of(ptx: Vec<Ptx>, cubins: &[Cubin]) -> Result<Vec<Image>, XtaskError> {
     let mut images = Vec::new();
     for ptx in ptx {
-        images.push(Image::ptx(ptx.unit, ptx.text.into_bytes())?);
         let shipped = cubins
             .iter()
-            .filter(|cubin| cubin.unit == ptx.unit && SHIPPED.contains(&cubin.sm));
-        for cubin in shipped {
-            images.push(Image::cubin(cubin.unit, cubin.sm, &cubin.code)?);
+            .filter(|cubin| ptx.makes(cubin) && SHIPPED.contains(&cubin.sm))
+            .map(|cubin| Image::cubin(cubin.unit, cubin.sm, &cubin.code));
+        let shipped = shipped.collect::<Result<Vec<Image>, XtaskError>>()?;
+        if ptx.architecture.is_shipped() {
+            images.push(Image::ptx(ptx.unit, ptx.text.into_bytes())?);
         }
+        images.extend(shipped);
     }
     Ok(images)
 }
 
 /// The units whose PTX came out otherwise the second time.
-fn unstable(ptx: &[Ptx], again: &[Ptx]) -> Vec<String> {
-    let differ = ptx.iter().zip(again).filter(|(one, other)| one.text != other.text);
+fn unstable<'a>(ptx: impl Iterator<Item = &'a Ptx>, again: &[Ptx]) -> Vec<String> {
+    let differ = ptx.zip(again).filter(|(one, other)| one.text != other.text);
     let problem = |(one, _): (&Ptx, &Ptx)| {
         format!(
-            "{}: NVRTC gives other PTX each time, so the image could not be checked",
-            one.unit
+            "{}, {}: NVRTC gives other PTX each time, so the image could not be checked",
+            one.unit, one.architecture
         )
     };
     differ.map(problem).collect()
@@ -167,16 +179,18 @@ fn unstable(ptx: &[Ptx], again: &[Ptx]) -> Vec<String> {
 fn problems(ptx: &[Ptx], cubins: &[Cubin]) -> Vec<String> {
     let mut problems = Vec::new();
     for ptx in ptx {
-        let unit = ptx.unit;
-        problems.extend(ptx.said.iter().map(|line| format!("{unit}: {line}")));
-        let difference = entries::difference(&entries::in_ptx(&ptx.text), &entries::expected(unit));
-        problems.extend(difference.map(|difference| format!("{unit}, PTX: {difference}")));
-        match entries::threads_in_ptx(&ptx.text) {
-            Ok(threads) => {
-                let cubins = cubins.iter().filter(|cubin| cubin.unit == unit);
-                problems.extend(cubins.flat_map(|cubin| problems_of(cubin, threads)));
-            }
-            Err(problem) => problems.push(format!("{unit}, PTX: {problem}")),
+        let place = format!("{}, {}", ptx.unit, ptx.architecture);
+        let mut found = ptx.said.clone();
+        found.extend(entries::difference(
+            &entries::in_ptx(&ptx.text),
+            &entries::expected(ptx.unit),
+        ));
+        found.extend(waiting::problems(&ptx.text, ptx.architecture));
+        let threads = entries::threads_in_ptx(&ptx.text).map_err(|problem| found.push(problem));
+        problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+        if let Ok(threads) = threads {
+            let cubins = cubins.iter().filter(|cubin| ptx.makes(cubin));
+            problems.extend(cubins.flat_map(|cubin| problems_of(cubin, threads)));
         }
     }
     problems
@@ -275,7 +289,7 @@ mod tests {
     #[test]
     fn the_images_are_of_these_sources() {
         let workspace = Workspace::find().expect("cargo");
-        let digest = images::digest_of(&sources(&workspace).expect("sources"), &compile::OPTIONS);
+        let digest = images::digest_of(&sources(&workspace).expect("sources"), &compile::options());
         let list = Workspace::read(&workspace.root().join(LIST)).expect("the list of the images");
         assert!(list.contains(&digest), "kernels changed: run `cargo xtask kernels`");
     }

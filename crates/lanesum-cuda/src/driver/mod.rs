@@ -103,7 +103,7 @@ table! {
     fn cuGraphRetainUserObject(GraphHandle, UserObjectHandle, c_uint, c_uint);
     fn cuUserObjectCreate(*mut UserObjectHandle, *mut c_void, HostFunction, c_uint, c_uint);
     fn cuUserObjectRelease(UserObjectHandle, c_uint);
-    fn cuLaunchKernel(FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle, *mut *mut c_void, *mut *mut c_void);
+    fn cuLaunchKernelEx(*const LaunchConfig, FunctionHandle, *mut *mut c_void, *mut *mut c_void);
     fn cuMemGetAllocationGranularity(*mut usize, *const AllocationProperties, c_int);
     fn cuMemCreate(*mut AllocationHandle, usize, *const AllocationProperties, u64);
     fn cuMemRelease(AllocationHandle);

@@ -96,9 +96,45 @@ pub(crate) struct AccessDescription {
     pub(crate) flags: i32,
 }
 
+/// `CUlaunchConfig`
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchConfig {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) stream: StreamHandle,
+    pub(crate) attributes: *const LaunchAttribute,
+    pub(crate) attribute_count: u32,
+}
+
+/// `CUlaunchAttribute`
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    /// A union of 64 bytes; what is used here is its first `int`.
+    value: [i32; 16],
+}
+
+impl LaunchAttribute {
+    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
+    pub(crate) const PROGRAMMATIC_STREAM_SERIALIZATION: Self = Self {
+        id: 6,
+        padding: 0,
+        value: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    };
+}
+
 const _: () = {
+    use core::mem::offset_of;
     assert!(size_of::<AllocationProperties>() == 32);
     assert!(size_of::<AccessDescription>() == 12);
+    assert!(size_of::<LaunchConfig>() == 56 && offset_of!(LaunchConfig, shared_bytes) == 24);
+    assert!(offset_of!(LaunchConfig, stream) == 32 && offset_of!(LaunchConfig, attributes) == 40);
+    assert!(offset_of!(LaunchConfig, attribute_count) == 48);
+    assert!(size_of::<LaunchAttribute>() == 72 && offset_of!(LaunchAttribute, value) == 8);
 };
 
 /// Codes that decide something here.

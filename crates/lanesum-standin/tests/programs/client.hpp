@@ -25,6 +25,8 @@ struct Location { int type, id; };
 struct Properties { int type, handles; Location location; void* unused; u8 flags[8]; };
 struct Access { Location location; int flags; };
 struct IpcHandle { u8 bytes[64]; };
+struct LaunchAttribute { unsigned id, padding; alignas(8) int value[16]; };
+struct LaunchConfig { unsigned grid[3], block[3], shared_bytes; Stream* stream; const LaunchAttribute* attributes; unsigned count; };
 
 #define API extern "C" CUresult
 API cuInit(unsigned);
@@ -75,7 +77,7 @@ API cuGraphExecDestroy(Executable*);
 API cuUserObjectCreate(UserObject**, void*, void (*)(void*), unsigned, unsigned);
 API cuUserObjectRelease(UserObject*, unsigned);
 API cuGraphRetainUserObject(Graph*, UserObject*, unsigned, unsigned);
-API cuLaunchKernel(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
+API cuLaunchKernelEx(const LaunchConfig*, Function*, void**, void**);
 API cuMemGetAllocationGranularity(size_t*, const Properties*, int);
 API cuMemCreate(u64*, size_t, const Properties*, u64);
 API cuMemRelease(u64);
@@ -150,6 +152,17 @@ struct Shared {
     }
 };
 
+using Attributes = std::vector<LaunchAttribute>;
+
+// `parameter` may be null.
+inline CUresult launch(Function* function, unsigned blocks, unsigned threads, Stream* stream, void* parameter,
+                       const Attributes& attributes = {}) {
+    const LaunchConfig config = {
+        {blocks, 1, 1}, {threads, 1, 1}, 0, stream, attributes.data(), static_cast<unsigned>(attributes.size())};
+    void* parameters[] = {parameter};
+    return cuLaunchKernelEx(&config, function, parameter != nullptr ? parameters : nullptr, nullptr);
+}
+
 const u32 LANES = 2, CAPACITY = 64;
 // Bytes of a lane in a half of a region, with its header; of a region.
 const u32 LANE_BYTES = (1 + CAPACITY) * 16;
@@ -172,6 +185,7 @@ struct Rank {
     Shared inbox;
     CUdeviceptr inboxes[LANESUM_WORLD_MAX] = {};
     u64 ticket = 0;
+    Attributes attributes;  // of the sums' launches
 
     void open(u32 of_rank, u32 of_world, int of_device, const std::vector<char>& image) {
         rank = of_rank;
@@ -244,9 +258,8 @@ struct Rank {
             launch.targets[peer] = region(peer, rank);
             launch.sources[peer] = region(rank, peer);
         }
-        void* parameters[] = {&launch};
         OK(cuCtxSetCurrent(context));
-        return cuLaunchKernel(kernel, LANES, 1, 1, 8, 1, 1, 0, stream, parameters, nullptr);
+        return ::launch(kernel, LANES, 8, stream, &launch, attributes);
     }
 
     void prove(u64 nonce) {
@@ -259,9 +272,8 @@ struct Rank {
         notice.rank = rank;
         notice.world = world;
         for (u32 peer = 0; peer < world; ++peer) notice.inboxes[peer] = reinterpret_cast<Inbox*>(inboxes[peer]);
-        void* parameters[] = {&notice};
         OK(cuCtxSetCurrent(context));
-        OK(cuLaunchKernel(function("lanesum_prove"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+        OK(launch(function("lanesum_prove"), 1, 32, stream, &notice));
         return cuStreamSynchronize(stream);
     }
 };

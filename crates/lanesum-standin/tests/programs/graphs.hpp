@@ -289,7 +289,7 @@ Executable* captured_sum(Rank& rank, CUdeviceptr at) {
     Function* const sum = rank.sum("f32_sum");
     OK(cuStreamBeginCapture_v2(rank.stream, THREAD_LOCAL));
     // Refused as in a stream that does not capture, and nothing of the capture is lost.
-    EXPECT_CODE(cuLaunchKernel(sum, 0, 1, 1, 8, 1, 1, 0, rank.stream, nullptr, nullptr), 1);
+    EXPECT_CODE(launch(sum, 0, 8, rank.stream, nullptr), 1);
     OK(rank.start(sum, at, at, 64, 64));
     OK(cuStreamEndCapture(rank.stream, &graph));
     return executable(graph);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <dlfcn.h>
+#include <sstream>
 #include <thread>
 
 #include "graphs.hpp"
@@ -249,6 +250,40 @@ void launch_error(const std::vector<char>& image) {
     EXPECT_CODE(cuMemFree_v2(buffer), 719);
 }
 
+// A sum that may start early: whether it does in a stream, in a capture, and with what no kernel may be asked for.
+void early(const std::vector<char>& image, const std::string& codes) {
+    std::istringstream words(codes);
+    int in_stream, in_capture;
+    EXPECT(words >> in_stream >> in_capture);
+    std::vector<Rank> ranks = ranks_here(1, image);
+    Rank& rank = ranks[0];
+    const auto start = [&rank](const Attributes& attributes) {
+        CUdeviceptr at;
+        OK(cuMemAlloc_v2(&at, 400));
+        rank.attributes = attributes;
+        return rank.start(rank.sum("f32_sum"), at, at, 100, 100);
+    };
+    const LaunchAttribute not_early = {6, 0, {0}}, is_early = {6, 0, {1}}, unknown = {60, 0, {0}};
+    OK(start({not_early}));
+    EXPECT_CODE(start({is_early}), in_stream);
+    EXPECT_CODE(start({not_early, unknown}), 1);
+    LaunchConfig config = {{1, 1, 1}, {8, 1, 1}, 0, rank.stream, nullptr, 1};
+    void* parameters[] = {&config};
+    EXPECT_CODE(cuLaunchKernelEx(&config, rank.sum("f32_sum"), parameters, nullptr), 1);
+    EXPECT_CODE(cuLaunchKernelEx(nullptr, rank.sum("f32_sum"), parameters, nullptr), 1);
+    OK(cuStreamSynchronize(rank.stream));
+    rank.attributes = {in_stream == 0 ? is_early : not_early};
+    sum_here(ranks, 1000, 0);
+
+    Graph* graph;
+    CUdeviceptr at;
+    OK(cuMemAlloc_v2(&at, 400));
+    OK(cuStreamBeginCapture_v2(rank.stream, 1));
+    rank.attributes = {is_early};
+    EXPECT_CODE(rank.start(rank.sum("f32_sum"), at, at, 100, 100), in_capture);
+    OK(cuStreamEndCapture(rank.stream, &graph));
+}
+
 // Events order two streams of two devices, and have times.
 void events(const std::vector<char>& image) {
     std::vector<Rank> ranks = ranks_here(2, image);
@@ -367,6 +402,7 @@ int main(int count, char** arguments) {
     else if (what == "exclusive") exclusive();
     else if (what == "launch_error") launch_error(image);
     else if (what == "events") events(image);
+    else if (what == "early") early(image, argument);
     else if (what == "numbers") numbers();
     else if (what == "resident") resident(image);
     else if (what == "missing") missing(argument);
