@@ -5,7 +5,7 @@
 
 #define LANESUM_BENCH_NAME__(what, world) bench_##what##_w##world
 #define LANESUM_BENCH_NAME_(what, world) LANESUM_BENCH_NAME__(what, world)
-#define LANESUM_BENCH(what) LANESUM_KERNEL(LANESUM_BENCH_NAME_(what, LANESUM_WORLD), Launch)
+#define LANESUM_BENCH(what) LANESUM_KERNEL(LANESUM_BENCH_NAME_(what, LANESUM_WORLD), Launch, LANESUM_THREADS)
 
 // The floor of a node of a graph.
 LANESUM_BENCH(empty) {

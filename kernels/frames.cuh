@@ -23,6 +23,7 @@
 #define LANESUM_TAG_MASK (0xFFFFu >> (16 - LANESUM_TAG_BITS))
 
 #define FRAME_BYTES 16
+#define FRAME_WORDS 3  // of payload
 
 // The payload of a frame.
 struct Frame {

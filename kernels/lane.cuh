@@ -94,20 +94,25 @@ LANESUM_DEVICE constexpr u32 all_of() {
 
 // Those of some leaves whose frame at `offset` of their regions is not there.
 template <int W>
-LANESUM_DEVICE u32 pending_of(const Launch& launch, u64 epoch, u32 offset, u32 leaves) {
-    u32 pending = 0;
-    LANESUM_ROLLED
-    for (u32 leaf = 0; leaf < W; ++leaf) {
-        if ((leaves >> leaf & 1) == 0) continue;
-        if (tag_difference(load_pair(slot_of(launch.sources[leaf], offset)), tag_of(epoch)) != 0) pending |= 1u << leaf;
-    }
-    return pending;
-}
+struct Pending {
+    const Launch& launch;
+    u32 tag, offset, leaves;
 
-// After so many fruitless polls: waits until the frames of these leaves are there, or something has ended the wait; then tells of it.
+    LANESUM_DEVICE u32 operator()() const {
+        u32 pending = 0;
+        LANESUM_ROLLED
+        for (u32 leaf = 0; leaf < W; ++leaf) {
+            if ((leaves >> leaf & 1) == 0) continue;
+            if (tag_difference(load_pair(slot_of(launch.sources[leaf], offset)), tag) != 0) pending |= 1u << leaf;
+        }
+        return pending;
+    }
+};
+
+// After so many fruitless polls: waits until no leaf is pending, or something has ended the wait; then tells of it.
 // Returns 0, or POISONED or TOLD. Lane 0 notes who keeps it waiting, from the second look around on.
-template <int W, int G>
-LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 offset, u32 leaves, u32 phase) {
+template <int W, int G, class Leaves>
+LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 phase, Leaves leaves) {
     const bool notes = (G & GUARD_STATE) != 0 && thread_index() == 0 && block_index() == 0;
     Wait wait = {epoch, 0};
     Trouble trouble = {0, 0, 0, phase};
@@ -117,7 +122,7 @@ LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 offset, u32 leaves
         // Trouble is believed only after one more poll, and only if it was found in a wait for the same leaves.
         u32 pending = 0;
         for (u32 polls = trouble.kind != 0 ? 1 : LANESUM_POLL_BUDGET; polls != 0; --polls) {
-            pending = pending_of<W>(launch, epoch, offset, leaves);
+            pending = leaves();
             if (pending == 0) return 0;
             spin_hint();
         }
@@ -155,7 +160,7 @@ LANESUM_DEVICE u32 gather(const Launch& launch, u64 epoch, u32 offset, Pair (&pa
         spin_hint();
         if constexpr ((G & GUARD_DEADLINE) != 0) {
             if LANESUM_USUAL (--polls != 0) continue;
-            const u32 trouble = outwait<W, G>(launch, epoch, offset, leaves, phase);
+            const u32 trouble = outwait<W, G>(launch, epoch, phase, Pending<W>{launch, tag, offset, leaves});
             if LANESUM_RARE (trouble != 0) return trouble;
             polls = LANESUM_POLL_BUDGET;
         }
@@ -214,12 +219,19 @@ LANESUM_COLD u32 meet(const Launch& launch, u64 epoch, u32 offset) {
     return tell<W>(launch, Trouble{KIND_MISMATCH, 0, 0, PHASE_HEADER}, epoch);
 }
 
-// NaN to frames of the output.
+// NaN to words of the output; beyond its end stands nothing.
 template <int D>
 LANESUM_COLD void spoil(const Launch& launch, u64 first, u64 end) {
-    const Frame frame = {{spoilt_word<D>(), spoilt_word<D>(), spoilt_word<D>()}};
-    for (u64 index = first + thread_index(); index < end; index += thread_count()) {
-        store_odd_frame<D>(launch.output, launch.elements, index, frame);
+    if constexpr (D == ANY_DTYPE) {
+        if (launch.kind >> 4 == F32) return spoil<F32>(launch, first, end);
+        if (launch.kind >> 4 == F16) return spoil<F16>(launch, first, end);
+        return spoil<BF16>(launch, first, end);
+    } else {
+        const u64 words = words_of<D>(launch.elements);
+        if (end > words) end = words;
+        for (u64 index = first + thread_index(); index < end; index += thread_count()) {
+            store_word<D>(launch.output, launch.elements, index, spoilt_word<D>());
+        }
     }
 }
 
@@ -245,13 +257,13 @@ LANESUM_COLD void outlast_others(const Launch& launch) {
 // Ends a failed call, by all threads of the block, of which one may have told why. Leaves NaN in the lane's share, and in all of the
 // output if one has.
 template <int D>
-LANESUM_COLD void give_up(const Launch& launch, bool told) {
+LANESUM_COLD void give_up(const Launch& launch, u32 unit_words, bool told) {
     // Computed anew, so that calls need not keep it.
-    const u64 first = static_cast<u64>(launch.share) * block_index();
-    spoil<D>(launch, first, block_index() + 1 == block_count() ? launch.frames : first + launch.share);
+    const u64 share = static_cast<u64>(launch.share) * unit_words, first = share * block_index();
+    spoil<D>(launch, first, block_index() + 1 == block_count() ? ~0ull : first + share);
     if (barrier_any(told)) {
         outlast_others(launch);
-        spoil<D>(launch, 0, launch.frames);
+        spoil<D>(launch, 0, ~0ull);
     }
     // The NaN of all threads, before the lane is given back.
     barrier();
@@ -298,7 +310,7 @@ LANESUM_COLD void stay(const Launch& launch, u64 word) {
     // Of the share, not yet exchanged.
     u32 left = last ? launch.tail : launch.share;
     u32 plain_left = last ? launch.plain_tail : launch.plain_share;
-    const u32 most = Algorithm::most_frames(launch);
+    const u32 most = Algorithm::most_units(launch);
     Exchange exchange;
     exchange.first = static_cast<u64>(launch.share) * block_index();
     exchange.epoch = word & LANE_EPOCH;
@@ -308,8 +320,8 @@ LANESUM_COLD void stay(const Launch& launch, u64 word) {
     while LANESUM_USUAL (well) {
         exchange.count = left < most ? left : most;
         exchange.plain = plain_left < exchange.count ? plain_left : exchange.count;
-        exchange.input = launch.input + exchange.first * 12;
-        exchange.output = launch.output + exchange.first * 12;
+        exchange.input = launch.input + exchange.first * (4 * Algorithm::UNIT_WORDS);
+        exchange.output = launch.output + exchange.first * (4 * Algorithm::UNIT_WORDS);
         const bool sweeping = sweeps(exchange.epoch);
         if LANESUM_RARE (sweeping) sweep<W>(launch, exchange.epoch);
         exchange.tag = tag_of(exchange.epoch);
@@ -329,7 +341,7 @@ LANESUM_COLD void stay(const Launch& launch, u64 word) {
         exchange.first += exchange.count;
     }
     const u64 exchanges = exchange.epoch - (word & LANE_EPOCH);
-    if LANESUM_RARE (!well) give_up<D>(launch, trouble == TOLD);
+    if LANESUM_RARE (!well) give_up<D>(launch, Algorithm::UNIT_WORDS, trouble == TOLD);
     if LANESUM_RARE (!well || exchanges > 1) note_barren<G>(launch, exchanges - (well ? 1 : 0));
     if (thread_index() != 0) return;
     // A lane that another launch holds is that one's to give back.
@@ -346,7 +358,7 @@ template <int W, int D, int G>
 LANESUM_COLD void conclude(const Launch& launch, u64 word, u32 trouble, bool well) {
     if (!well) {
         if (trouble == KIND_MISMATCH) trouble = tell<W>(launch, Trouble{KIND_MISMATCH, 0, 0, PHASE_HEADER}, word);
-        give_up<D>(launch, trouble == TOLD);
+        give_up<D>(launch, FRAME_WORDS, trouble == TOLD);
         note_barren<G>(launch, 1);
     }
     if (thread_index() == 0) leave<G>(launch, word, 1, well);

@@ -96,12 +96,20 @@ struct Launch {
     u32 canonical;    // not 0: the tree is canonical, and `program` need not be read
     u32 rank;         // this one
     u32 lanes;        // of the communicator, not of this call
-    u32 ignored;
+    u32 kind;         // of kernels that serve any: dtype in the upper bits, operation in the lower four
     u64 call[4];      // the call in words
     u64 order;        // byte p: the rank that is leaf p
     u64 program;      // byte s: step s adds the group that starts at leaf (byte & 15) to the one at leaf (byte >> 4)
     Mapped* mapped;
-    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too; for alerts
+    Inbox* inboxes[LANESUM_WORLD_MAX];  // by leaf, this rank's too
+    // Of kernels that move chunks (chunks.cuh), which every inbox has areas for: one for each other rank's bytes, and one for results.
+    u64 bulk;             // from the start of an inbox to its areas
+    u32 bulk_half_bytes;  // of an area
+    u32 bulk_lane_bytes;  // of a lane in a half of an area
+    u32 bulk_quads;       // of a shard that a lane moves in one exchange
+    u32 chunk;            // quads
+    u32 window;           // chunks that writers may be ahead
+    u32 bulk_lanes;       // that areas are for
 };
 
 // A notice to all peers, or a proof of access to them.
@@ -133,6 +141,7 @@ struct Notice {
 #define F32 0
 #define F16 1
 #define BF16 2
+#define ANY_DTYPE 3  // that of `Launch::kind`
 
 #define SUM 0
 #define MAX 1
@@ -141,11 +150,12 @@ struct Notice {
 static_assert(sizeof(Lane) == 16 && sizeof(Local) == 640, "Local");
 static_assert(sizeof(Record) == 160, "Record");
 static_assert(sizeof(Mapped) == 384, "Mapped");
-static_assert(sizeof(Launch) == 368 && sizeof(Notice) == 104, "Launch, Notice");
+static_assert(sizeof(Launch) == 400 && sizeof(Notice) == 104, "Launch, Notice");
 static_assert(LANESUM_OFFSET(Launch, once) == 24 && LANESUM_OFFSET(Launch, ticket) == 56, "Launch");
 static_assert(LANESUM_OFFSET(Launch, targets) == 64 && LANESUM_OFFSET(Launch, sources) == 128, "Launch");
 static_assert(LANESUM_OFFSET(Launch, elements) == 192 && LANESUM_OFFSET(Launch, tail) == 208, "Launch");
 static_assert(LANESUM_OFFSET(Launch, call) == 240 && LANESUM_OFFSET(Launch, mapped) == 288, "Launch");
+static_assert(LANESUM_OFFSET(Launch, kind) == 236 && LANESUM_OFFSET(Launch, bulk) == 360, "Launch");
 static_assert(LANESUM_OFFSET(Launch, inboxes) == 296 && LANESUM_OFFSET(Notice, inboxes) == 32, "Launch, Notice");
 static_assert(LANESUM_OFFSET(Notice, seen) == 96, "Notice");
 // Everything before the data is 36 KiB: 4 KiB with alerts, 32 KiB of proofs.

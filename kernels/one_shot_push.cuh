@@ -18,7 +18,8 @@
 
 template <int W, int D, int O, int G>
 struct OneShotPush {
-    LANESUM_DEVICE static u32 most_frames(const Launch& launch) { return launch.capacity; }
+    static const u32 UNIT_WORDS = FRAME_WORDS;
+    LANESUM_DEVICE static u32 most_units(const Launch& launch) { return launch.capacity; }
 
     // What a mover does. As `outwait`.
     LANESUM_DEVICE static u32 move(const Launch& launch, const Exchange& exchange) {

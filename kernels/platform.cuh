@@ -10,6 +10,8 @@
 //   load_pair / store_pair        ld / st .relaxed.sys.v2    two __ATOMIC_RELAXED accesses, each of 8 bytes for itself
 //   fence_system                  fence.acq_rel.sys          __ATOMIC_ACQ_REL fence
 //   fetch_or / add                atom / red .relaxed.gpu    memory of this device
+//   load_bulk / store_bulk        as pairs                   plain access: ordered by counts alone
+//   raise / seen                  red.release / ld.acquire   __ATOMIC_RELEASE / __ATOMIC_ACQUIRE; block scope, memory of the block
 //   broadcast                     a word of shared memory    what the block's first thread has
 //   read / write                  ld / st (weak)             plain access: nobody else touches these bytes
 #pragma once
@@ -26,10 +28,10 @@ typedef unsigned long long u64;
 #define LANESUM_DEVICE __device__ __forceinline__
 #define LANESUM_COLD __device__ __noinline__
 // An entry: whatever its body does, it does after what is before the kernel in its stream. Two macros, as names are made by others.
-#define LANESUM_KERNEL(name, parameters) LANESUM_KERNEL_(name, parameters)
-#define LANESUM_KERNEL_(name, parameters)                                                                               \
+#define LANESUM_KERNEL(name, parameters, threads) LANESUM_KERNEL_(name, parameters, threads)
+#define LANESUM_KERNEL_(name, parameters, threads)                                                                      \
     LANESUM_DEVICE void name##_body(const parameters& launch);                                                          \
-    extern "C" __global__ void __launch_bounds__(LANESUM_THREADS, 1) name(const __grid_constant__ parameters launch) {  \
+    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ parameters launch) {          \
         await_previous();                                                                                               \
         name##_body(launch);                                                                                            \
     }                                                                                                                   \
@@ -74,6 +76,27 @@ LANESUM_DEVICE u64 broadcast(u64 word) {
     return shared;
 }
 
+// The threads that run in step: the unit of roles.
+#define LANESUM_ROLE 32
+
+// Words of memory that a block has for itself, in kernels that ask for it.
+#define LANESUM_BLOCK_WORDS 256
+LANESUM_DEVICE u32* block_words() {
+    __shared__ __align__(16) u32 words[LANESUM_BLOCK_WORDS];
+    return words;
+}
+// What this thread did before is visible to who sees the sum.
+LANESUM_DEVICE void raise(u32* word, u32 more) {
+    const u32 place = static_cast<u32>(__cvta_generic_to_shared(word));
+    asm volatile("red.release.cta.shared.add.u32 [%0], %1;" ::"r"(place), "r"(more) : "memory");
+}
+LANESUM_DEVICE u32 seen(const u32* word) {
+    const u32 place = static_cast<u32>(__cvta_generic_to_shared(word));
+    u32 value;
+    asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(value) : "r"(place) : "memory");
+    return value;
+}
+
 // Nanoseconds of a clock that all blocks of the device share.
 LANESUM_DEVICE u64 clock_ns() {
     u64 now;
@@ -114,6 +137,10 @@ LANESUM_DEVICE Pair load_pair(const u64* from) {
 LANESUM_DEVICE void store_pair(u64* to, Pair pair) {
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(pair.first), "l"(pair.second) : "memory");
 }
+
+// 16 bytes that other words speak for. Never from a cache of this multiprocessor, which may hold what stood there before.
+LANESUM_DEVICE Pair load_bulk(const u64* from) { return load_pair(from); }
+LANESUM_DEVICE void store_bulk(u64* to, Pair pair) { store_pair(to, pair); }
 
 // What stood there.
 LANESUM_DEVICE u64 fetch_or(u64* word, u64 bits) {

@@ -19,7 +19,8 @@
 
 template <int W, int D, int O, int G>
 struct TwoShotPush {
-    LANESUM_DEVICE static u32 most_frames(const Launch& launch) { return launch.capacity / 2 * W; }
+    static const u32 UNIT_WORDS = FRAME_WORDS;
+    LANESUM_DEVICE static u32 most_units(const Launch& launch) { return launch.capacity / 2 * W; }
 
     // Where a frame of the exchange belongs.
     struct Place {
@@ -50,7 +51,8 @@ struct TwoShotPush {
                 return 0;
             spin_hint();
             if ((G & GUARD_DEADLINE) == 0 || --polls != 0) continue;
-            const u32 trouble = outwait<W, G>(launch, exchange.epoch, offset, 1u << place.owner, PHASE_RESULT);
+            const Pending<W> owner = {launch, exchange.tag, offset, 1u << place.owner};
+            const u32 trouble = outwait<W, G>(launch, exchange.epoch, PHASE_RESULT, owner);
             if LANESUM_RARE (trouble != 0) return trouble;
             polls = LANESUM_POLL_BUDGET;
         }

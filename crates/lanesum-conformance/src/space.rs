@@ -46,8 +46,8 @@ impl Length {
 /// Bytes of payload in a frame.
 const FRAME: u64 = 12;
 
-/// How many frames one lane moves in one exchange, on GPUs that give it all the lanes that the staging has room for.
-fn exchange(setting: &Setting, shots: u64) -> u64 {
+/// GPUs, one for each rank, that give a communicator all the lanes that the staging has room for.
+fn gpus(world: usize) -> Gpus {
     let gpu = RankGpu {
         uuid: String::new(),
         pci_bus_id: String::new(),
@@ -61,8 +61,13 @@ fn exchange(setting: &Setting, shots: u64) -> u64 {
         numa_node: None,
         stand_in: true,
     };
+    Gpus::new(vec![gpu; world])
+}
+
+/// How many frames one lane moves in one exchange there.
+fn exchange(setting: &Setting, shots: u64) -> u64 {
     let world = setting.world.get();
-    let gpus = Gpus::new(vec![gpu; world]);
+    let gpus = gpus(world);
     let limits = Limits {
         staging: setting.staging,
         ..Limits::default()
@@ -80,7 +85,25 @@ fn chunk(setting: &Setting, dtype: Dtype) -> u64 {
     planned(setting, dtype, whole_half + 1).unwrap_or(whole_half)
 }
 
-fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
+/// What runs a case on GPUs whose ways all lead through host memory.
+#[cfg(test)]
+pub(crate) fn kernel(case: &Case) -> Option<lanesum_plan::Kernel> {
+    let mut gpus = gpus(case.setting.world.get());
+    for row in &mut gpus.staged {
+        row.fill(lanesum_plan::PeerVerdict::Proven);
+    }
+    let plan = compiled(&case.setting, Some(gpus))?;
+    let request = Request {
+        operation: case.operation,
+        dtype: case.dtype,
+        elements: case.elements,
+        buffers: Buffers::Device,
+        label: None,
+    };
+    Some(plan.decide(&request).ok()?.grid()?.kernel)
+}
+
+fn compiled(setting: &Setting, gpus: Option<Gpus>) -> Option<Plan> {
     let topology = Topology {
         ranks: vec![
             RankHost {
@@ -89,7 +112,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
             setting.world.get()
         ],
         host: HostFacts::default(),
-        gpus: None,
+        gpus,
     };
     let tree = ReductionTree::canonical(setting.world);
     let limits = Limits {
@@ -98,7 +121,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
     };
     let policy = Policy {
         algorithm: setting.choice.policy(),
-        ..Policy::default()
+        path: setting.path,
     };
     let inputs = PlanInputs {
         world: setting.world,
@@ -107,6 +130,10 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
         limits,
         tree: &tree,
     };
+    Plan::compile(inputs).ok()
+}
+
+fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
     let request = Request {
         operation: Operation::Sum,
         dtype,
@@ -114,7 +141,7 @@ fn planned(setting: &Setting, dtype: Dtype, elements: u64) -> Option<u64> {
         buffers: Buffers::Private,
         label: None,
     };
-    match Plan::compile(inputs).ok()?.decide(&request).ok()? {
+    match compiled(setting, None)?.decide(&request).ok()? {
         Algorithm::Alone(_)
         | Algorithm::HeaderOnly(_)
         | Algorithm::DeviceAlone(_)

@@ -100,6 +100,10 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize], paths: &[PathChoice
             }
         }
     }
+    if paths.contains(&PathChoice::HostStaged) {
+        let known = |case: &Case| worlds.contains(&case.setting.world);
+        list.extend(in_chunks(budget).into_iter().filter(known));
+    }
     // Stable: what else belongs to a setting stays together.
     list.sort_by_key(|case| {
         let path = paths.iter().position(|path| *path == case.setting.path);
@@ -145,6 +149,54 @@ fn on_device(mut case: Case, paths: &[PathChoice]) -> Vec<Case> {
     }
     list
 }
+
+/// Messages through host memory that move in chunks: each dtype with each operation, lengths around chunks, shards and exchanges, at
+/// all alignments, with epochs that wrap. Some have little staging, which makes many exchanges of the same length.
+fn in_chunks(budget: Budget) -> Vec<Case> {
+    let ranks: &[usize] = match budget {
+        Budget::Quick => &[2, 5],
+        Budget::Full => &[2, 3, 4],
+    };
+    let kinds = Dtype::ALL
+        .into_iter()
+        .flat_map(|dtype| Operation::ALL.map(|operation| (dtype, operation)));
+    let mut list = Vec::new();
+    for (turn, (&ranks, (dtype, operation))) in ranks
+        .iter()
+        .flat_map(|ranks| kinds.clone().map(move |kind| (ranks, kind)))
+        .enumerate()
+    {
+        let Some(mut case) = plain(ranks) else { continue };
+        let elements = CHUNKED[turn % CHUNKED.len()] / dtype.size() as u64 + turn as u64 % 3;
+        case.setting = Setting {
+            engine: Engine::Cuda,
+            path: PathChoice::HostStaged,
+            staging: Bytes::new(if turn % 2 == 0 || ranks > 4 { MIB } else { 128 * KIB }),
+            first_epoch: (turn % 4 == 1).then(|| BOUNDARIES[turn / 4 % BOUNDARIES.len()]),
+            ..case.setting
+        };
+        list.push(Case {
+            dtype,
+            operation,
+            elements: Elements::new(elements),
+            misalignment: Bytes::new([0, 2, 0, 1, 0, 8][turn % 6] * dtype.size() as u64),
+            placement: if turn % 2 == 0 {
+                Placement::InPlace
+            } else {
+                Placement::OutOfPlace
+            },
+            buffers: Buffers::Device,
+            pattern: Pattern::ALL[turn % Pattern::ALL.len()],
+            launch: [Launch::Eager, Launch::Replayed, Launch::Mixed][turn / 2 % 3],
+            calls: 4,
+            ..case
+        });
+    }
+    list
+}
+
+/// Bytes of messages of which two to five ranks move chunks.
+const CHUNKED: [u64; 5] = [400 * KIB, 400 * KIB + 4, 401 * KIB + 16, 1_000_000, MIB + 8 * KIB + 20];
 
 /// Long messages: which world, dtype and choice.
 const LONG: [(usize, Dtype, Choice); 6] = [
@@ -432,6 +484,27 @@ mod tests {
                 .iter()
                 .all(|case| case.setting.path == PathChoice::Auto)
         );
+    }
+
+    /// The plan of ranks with a GPU each and no peer access takes them in chunks: of two ranks in one shot, of more in two.
+    #[test]
+    fn long_cases_through_host_memory_move_in_chunks() {
+        for budget in [Budget::Quick, Budget::Full] {
+            let list = in_chunks(budget);
+            for case in &list {
+                let kernel = crate::space::kernel(case);
+                assert_eq!(kernel, Some(lanesum_plan::Kernel::Chunks), "{case:?}");
+            }
+            for (dtype, operation) in Dtype::ALL
+                .into_iter()
+                .flat_map(|dtype| Operation::ALL.map(|op| (dtype, op)))
+            {
+                assert!(
+                    list.iter()
+                        .any(|case| case.dtype == dtype && case.operation == operation)
+                );
+            }
+        }
     }
 
     #[test]

@@ -473,7 +473,7 @@ fn calls_start_early_where_that_is_safe_and_nowhere_else() {
         went_well(&machines.alone(&config));
     }
     machines.together(&[refusing(), refusing()]).iter().for_each(is_early);
-    // Ranks that share a device, which has room for a call of each, or for two.
+    // Ranks that share a device, which has room for two calls of each, or for a call of each and short ones beside them.
     let sharing = |multiprocessors| {
         let machine = machines.write(&refusing().multiprocessors(multiprocessors));
         let job = |rank| Job {
@@ -483,8 +483,8 @@ fn calls_start_early_where_that_is_safe_and_nowhere_else() {
         let both = [0, 1].map(|rank| joiner::start(&job(rank), &machine));
         both.map(|process| process.end("a shared device"))
     };
-    sharing(64).iter().for_each(went_well);
     sharing(128).iter().for_each(is_early);
+    sharing(64).iter().for_each(is_early);
 }
 
 fn ptx_alone_is_enough() {

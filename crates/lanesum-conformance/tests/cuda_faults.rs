@@ -22,7 +22,7 @@ use common::crew::Crew;
 use common::device_calls::DeviceCalls;
 use common::device_kills::*;
 use common::device_mismatches::*;
-use common::device_scenes::{CHOICES, LONG, NOTICE, ROUNDS, endless, one, varied, work};
+use common::device_scenes::{CHOICES, LONG, NOTICE, ROUNDS, endless, in_chunks, one, varied, work};
 use common::puppet::{self, Command, Did, Failed, PUPPET, Told};
 use common::scenes::PLAIN;
 use common::{driver, harness, paths};
@@ -73,6 +73,9 @@ fn main() -> ExitCode {
         kill_ranks_that_stage_in_host_memory,
         faults_through_host_memory_are_told_alike,
         mismatches_through_host_memory_name_both_sides,
+        kill_ranks_that_move_chunks,
+        faults_among_chunks_are_told_alike,
+        mismatches_among_chunks_name_both_sides,
     ])
 }
 
@@ -344,6 +347,30 @@ fn faults_through_host_memory_are_told_alike() {
 
 fn mismatches_through_host_memory_name_both_sides() {
     paths::along(PathChoice::HostStaged, || {
+        other_sizes_name_both_sides();
+        nothing_against_something_names_both_sides();
+        a_mismatch_outlasts_those_who_leave();
+    });
+}
+
+fn kill_ranks_that_move_chunks() {
+    in_chunks(|| {
+        kill_a_rank_in_its_calls();
+        kill_a_rank_before_any_call();
+    });
+}
+
+fn faults_among_chunks_are_told_alike() {
+    in_chunks(|| {
+        a_stopped_rank_is_named_at_the_deadline();
+        two_silent_ranks_are_both_named();
+        a_rank_that_leaves_is_named();
+    });
+}
+
+/// Also where one side moves frames.
+fn mismatches_among_chunks_name_both_sides() {
+    in_chunks(|| {
         other_sizes_name_both_sides();
         nothing_against_something_names_both_sides();
         a_mismatch_outlasts_those_who_leave();

@@ -34,6 +34,11 @@ impl BenchKernel {
         BenchKernel::Bare,
     ];
 
+    /// Whether it sums nothing.
+    pub(crate) const fn is_floor(self) -> bool {
+        matches!(self, Self::Empty | Self::FlagRound)
+    }
+
     /// Blocks and threads, for a call of this grid. The floors are of one block: a flag round advances the one lane that it uses.
     pub(crate) const fn shape(self, grid: Grid) -> (u32, u32) {
         match self {

@@ -15,6 +15,8 @@ const NUMBER: u32 = u32::MAX >> 1;
 #[derive(Debug, Clone)]
 pub(crate) struct Last {
     pub(crate) stream: RawStream,
+    /// Of a block; 0 if it was not enqueued.
+    pub(crate) threads: u32,
     pub(crate) _keep: Option<Stream>,
 }
 
@@ -65,9 +67,15 @@ impl Captures {
         });
     }
 
-    /// Counts a call that was recorded into the capture that was found last.
-    pub(crate) fn recorded(&mut self) {
+    /// The last call of the capture that was found last.
+    pub(crate) fn last(&self) -> Option<&Last> {
+        Some(&self.open.last()?.last)
+    }
+
+    /// Counts a call of so many threads a block that was recorded into the capture that was found last.
+    pub(crate) fn recorded(&mut self, threads: u32) {
         let Some(open) = self.open.last_mut() else { return };
+        open.last.threads = threads;
         open.position = open.position.wrapping_add(1);
         if !open.counts {
             open.counts = true;
@@ -83,6 +91,7 @@ mod tests {
     fn last() -> Last {
         Last {
             stream: RawStream(core::ptr::null_mut()),
+            threads: 0,
             _keep: None,
         }
     }
@@ -100,7 +109,7 @@ mod tests {
         for position in 0..3 {
             for (id, number) in [(70, 0), (71, 1)] {
                 assert_eq!(place(&mut captures, id), Some((number, position)));
-                captures.recorded();
+                captures.recorded(32);
             }
         }
     }
@@ -111,7 +120,7 @@ mod tests {
         captures.begin(5, last());
         assert_eq!(place(&mut captures, 5), Some((0, 0)));
         assert_eq!(place(&mut captures, 5), Some((0, 0)));
-        captures.recorded();
+        captures.recorded(32);
         assert_eq!(place(&mut captures, 5), Some((0, 1)));
     }
 
@@ -122,7 +131,7 @@ mod tests {
         assert_eq!(place(&mut captures, 5), Some((0, 0)));
         captures.begin(6, last());
         assert_eq!(place(&mut captures, 6), Some((0, 0)));
-        captures.recorded();
+        captures.recorded(32);
         assert_eq!(place(&mut captures, 5), Some((1, 0)));
         assert_eq!(place(&mut captures, 6), Some((0, 1)));
     }
@@ -133,15 +142,28 @@ mod tests {
         let most = OPEN_MAX as u64;
         for id in 0..most {
             captures.begin(id, last());
-            captures.recorded();
+            captures.recorded(32);
         }
         assert_eq!(place(&mut captures, 0), Some((0, 1)));
         captures.begin(most, last());
-        captures.recorded();
+        captures.recorded(32);
         assert_eq!(place(&mut captures, 1), None);
         for id in (0..=most).filter(|&id| id != 1) {
             assert_eq!(place(&mut captures, id), Some((id as u32, 1)));
         }
+    }
+
+    #[test]
+    fn each_capture_knows_how_wide_its_last_call_was() {
+        let mut captures = Captures::default();
+        let threads = |captures: &Captures| captures.last().map(|last| last.threads);
+        captures.begin(1, last());
+        assert_eq!(threads(&captures), Some(0));
+        captures.recorded(256);
+        captures.begin(2, last());
+        captures.recorded(64);
+        assert_eq!(place(&mut captures, 1), Some((0, 1)));
+        assert_eq!(threads(&captures), Some(256));
     }
 
     #[test]
@@ -151,7 +173,7 @@ mod tests {
             met: NUMBER,
         };
         captures.begin(1, last());
-        captures.recorded();
+        captures.recorded(32);
         captures.begin(2, last());
         assert_eq!(place(&mut captures, 1), Some((NUMBER, 1)));
         assert_eq!(place(&mut captures, 2), Some((0, 0)));

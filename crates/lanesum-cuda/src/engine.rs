@@ -92,7 +92,7 @@ impl Engine {
             half_bytes: layout::half_bytes(fit.lanes(), fit.capacity()) as u32,
             lane_bytes: layout::lane_bytes(fit.capacity()) as u32,
             pause_ns: 0,
-            ignored: 0,
+            kind: 0,
             ticket: 0,
             call: [0; 4],
             digest: 0,
@@ -112,6 +112,7 @@ impl Engine {
             inboxes,
             targets,
             sources,
+            areas: staged.areas,
         };
         let shared = Arc::new(Shared::new(&staged.device, Arc::clone(&staged.mapped), staged.rank));
         let engine = Self {

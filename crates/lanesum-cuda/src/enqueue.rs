@@ -14,7 +14,7 @@ use crate::captures::Last;
 use crate::engine::{DeviceOperands, Engine};
 use crate::error::CudaError;
 use crate::launch::{Entry, Start, launch, launch_here};
-use crate::layout::{self, Launch};
+use crate::layout::{self, Launch, Unit};
 use crate::shared::Pending;
 use crate::stream::{Mode, RawStream, capture_info, mode};
 
@@ -135,6 +135,7 @@ impl Engine {
         let open = captures.find(info.id).ok_or(unknown)?;
         if open.last.stream != operands.stream {
             self.order(open.last.stream, operands.stream)?;
+            // By an event: whatever starts early behind it does so once it has ended.
             open.last = operands.last();
         }
         Ok(Admission::Captured {
@@ -176,14 +177,16 @@ impl Engine {
             digest: announced.digest(),
             ..self.call(grid, request, operands)
         };
-        let entry = self
-            .entry(grid, request)
+        let start = self.start(admission, grid.threads);
+        let entry = start
+            .and_then(|start| self.entry(grid, start, request))
             .map_err(|error| self.broke(&error, call.call))?;
         let launched = launch(self.device(), entry, &call, operands.stream);
         match (admission, launched) {
             (Admission::Eager, Ok(())) => {
                 self.ticket.set(ticket);
                 self.blocks.set(grid.blocks);
+                self.launched(grid.threads);
                 Ok(Queued::Enqueued(Pending {
                     shared: Arc::clone(&self.shared),
                     ticket,
@@ -193,7 +196,7 @@ impl Engine {
                 }))
             }
             (Admission::Captured { capture, position }, Ok(())) => {
-                self.captures.borrow_mut().recorded();
+                self.captures.borrow_mut().recorded(grid.threads);
                 Ok(Queued::Captured { capture, position })
             }
             (Admission::Eager, Err(error)) => Err(self.broke(&error, call.call)),
@@ -222,10 +225,7 @@ impl Engine {
             ..self.call(grid, request, operands)
         };
         let enqueued = self.close(operands.stream).and_then(|()| {
-            let entry = Entry {
-                start: Start::InTurn,
-                ..self.entry(grid, request)?
-            };
+            let entry = self.entry(grid, Start::InTurn, request)?;
             launch(self.device(), entry, &call, operands.stream)
         });
         // The fault that is told already says more than a second one would.
@@ -265,7 +265,8 @@ impl Engine {
             ticket: self.ticket.get(),
             ..self.call(grid, request, operands)
         };
-        let entry = self.entry(grid, request)?;
+        let start = self.start(Admission::Eager, grid.threads)?;
+        let entry = self.entry(grid, start, request)?;
         let _current = self.device().current()?;
         for _ in 0..times {
             launch_here(self.device(), entry, &call, operands.stream)?;
@@ -305,24 +306,33 @@ impl Engine {
             },
             ..call
         };
+        let (blocks, threads) = kernel.shape(grid);
         let launched = self.staged().and_then(|staged| {
+            if grid.kernel == Kernel::Chunks && !kernel.is_floor() {
+                return Err(CudaError::NoImage {
+                    compute: self.device().facts().compute,
+                    reason: "the bench has no kernels for calls that move chunks".to_owned(),
+                });
+            }
             let module = staged.bench.get().ok_or_else(|| CudaError::NoImage {
                 compute: self.device().facts().compute,
                 reason: "the bench's kernels were not loaded".to_owned(),
             })?;
-            let (blocks, threads) = kernel.shape(grid);
             let entry = Entry {
                 function: module.function(kernel),
                 blocks,
                 threads,
-                start: staged.start,
+                start: self.start(admission, threads)?,
             };
             launch(self.device(), entry, &call, operands.stream)
         });
         match (admission, launched) {
-            (Admission::Eager, Ok(())) => Ok(()),
+            (Admission::Eager, Ok(())) => {
+                self.launched(threads);
+                Ok(())
+            }
             (Admission::Captured { .. }, Ok(())) => {
-                self.captures.borrow_mut().recorded();
+                self.captures.borrow_mut().recorded(threads);
                 Ok(())
             }
             (Admission::Eager, Err(error)) => Err(self.broke(&error, call.call)),
@@ -334,16 +344,21 @@ impl Engine {
     fn call(&self, grid: Grid, request: &Request, operands: &DeviceOperands) -> Launch {
         let elements = request.elements.get();
         let addresses = [operands.input, operands.output];
-        let cut = layout::cut(elements, request.dtype, addresses, (grid.blocks, grid.share));
+        let unit = match grid.kernel {
+            Kernel::OneShotPush | Kernel::TwoShotPush => Unit::Frame,
+            Kernel::Chunks => Unit::Quad,
+        };
+        let cut = layout::cut((elements, request.dtype), unit, addresses, (grid.blocks, grid.share));
         let once = grid.once && self.base.canonical != 0;
         Launch {
             once: u32::from(once && cut.words.is_some()),
             words: cut.words.unwrap_or(0),
             pause_ns: grid.pause_ns,
+            kind: layout::kind(request.dtype, request.operation),
             input: operands.input,
             output: operands.output,
             elements,
-            frames: cut.frames,
+            frames: cut.units,
             share: cut.share,
             tail: cut.tail,
             plain_share: cut.plain_share,
@@ -353,14 +368,33 @@ impl Engine {
     }
 
     #[inline]
-    fn entry(&self, grid: Grid, request: &Request) -> Result<Entry, CudaError> {
-        let staged = self.staged()?;
+    fn entry(&self, grid: Grid, start: Start, request: &Request) -> Result<Entry, CudaError> {
         Ok(Entry {
-            function: staged.module.function(grid.kernel, request.dtype, request.operation),
+            function: self
+                .staged()?
+                .module
+                .function(grid.kernel, request.dtype, request.operation),
             blocks: grid.blocks,
             threads: grid.threads,
-            start: staged.start,
+            start,
         })
+    }
+
+    /// When a call of so many threads a block starts, behind the one before it.
+    #[inline]
+    fn start(&self, admission: Admission, threads: u32) -> Result<Start, CudaError> {
+        let before = match admission {
+            Admission::Eager => self.last.borrow().as_ref().map(|last| last.threads),
+            Admission::Captured { .. } => self.captures.borrow().last().map(|last| last.threads),
+        };
+        Ok(self.staged()?.headway.start(threads, before.unwrap_or(0)))
+    }
+
+    #[inline]
+    fn launched(&self, threads: u32) {
+        if let Some(last) = self.last.borrow_mut().as_mut() {
+            last.threads = threads;
+        }
     }
 
     /// A capture that does not take a call is at fault itself, unless the device is.
@@ -387,6 +421,7 @@ impl DeviceOperands {
     fn last(&self) -> Last {
         Last {
             stream: self.stream,
+            threads: 0,
             _keep: self.keep.clone(),
         }
     }

@@ -25,6 +25,9 @@ fn expected(world: u8) -> BTreeSet<String> {
             }
         }
     }
+    if world > 1 {
+        names.insert(format!("chunks_w{world}"));
+    }
     names
 }
 
@@ -159,5 +162,5 @@ fn the_images_stay_small() {
         .chain(BENCH_IMAGES)
         .map(|image| image.compressed.len())
         .sum();
-    assert!(bytes < 5 << 20, "{bytes} bytes");
+    assert!(bytes < 6 << 20, "{bytes} bytes");
 }

@@ -33,15 +33,47 @@ pub(crate) struct Entry {
     pub(crate) start: Start,
 }
 
-impl Start {
-    /// When calls of a communicator start, whose kernels come from this image; and what a bench compares with them.
+/// Which calls of a communicator may start early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Headway {
+    /// None.
+    None,
+    /// Those of so many threads a block at most, if the call before had no more.
+    Narrow(u32),
+    /// All.
+    All,
+}
+
+impl Headway {
+    /// That of calls whose kernels come from this image; and of what a bench compares with them.
     pub(crate) fn of_calls(device: &Device, fit: &DeviceFit, target: Target) -> Self {
-        let multiprocessors = device.facts().multiprocessors;
-        let has_room = has_room(fit.lanes(), fit.crowd(), multiprocessors);
-        if awaits(target) && device.driver().version() >= FIRST_CAPTURING && has_room {
-            Self::Early
+        if !awaits(target) || device.driver().version() < FIRST_CAPTURING {
+            return Self::None;
+        }
+        Self::beside_others(fit, device.facts().multiprocessors)
+    }
+
+    /// No call that waits for its turn may keep one from running that it waits for. A GPU with one rank has all blocks of a call before any
+    /// of the next. Where ranks share it, those of one rank's next call must leave room for those of another's present one. There are two
+    /// calls of each rank at most, and of each no more blocks than make one for every multiprocessor over all ranks. Two calls of each have
+    /// room if there are twice as many multiprocessors; or if two blocks have room on each, which is so for blocks of half of the threads
+    /// that kernels are compiled for: their registers suffice for one of all.
+    fn beside_others(fit: &DeviceFit, multiprocessors: u32) -> Self {
+        let two_of_each = 2 * u64::from(fit.lanes()) * u64::from(fit.crowd());
+        if fit.crowd() == 1 || two_of_each <= u64::from(multiprocessors) {
+            Self::All
         } else {
-            Self::InTurn
+            Self::Narrow(fit.threads() / 2)
+        }
+    }
+
+    /// When a kernel starts that comes behind one of so many threads a block; behind none if 0.
+    #[inline]
+    pub(crate) fn start(self, threads: u32, before: u32) -> Start {
+        match self {
+            Self::All => Start::Early,
+            Self::Narrow(most) if threads.max(before) <= most => Start::Early,
+            Self::Narrow(_) | Self::None => Start::InTurn,
         }
     }
 }
@@ -51,13 +83,6 @@ fn awaits(target: Target) -> bool {
         Target::Ptx => false,
         Target::Cubin(sm) => sm >= FIRST_AWAITING,
     }
-}
-
-/// Whether no call that waits for its turn keeps one from running that it waits for. A GPU with one rank has all blocks of a call
-/// before any of the next. Where ranks share it, those of one rank's next call must leave room for those of another's present one:
-/// there are two calls of each rank at most, and a block needs at most a multiprocessor.
-fn has_room(lanes: u32, crowd: u32, multiprocessors: u32) -> bool {
-    crowd == 1 || 2 * u64::from(lanes) * u64::from(crowd) <= u64::from(multiprocessors)
 }
 
 impl Entry {
@@ -117,6 +142,8 @@ pub(crate) fn launch_here<P: Copy>(
 
 #[cfg(test)]
 mod tests {
+    use lanesum_plan::{Bytes, Gpus, Limits, RankGpu, WorldSize, device_fit};
+
     use super::*;
 
     #[test]
@@ -131,8 +158,42 @@ mod tests {
 
     #[test]
     fn ranks_that_share_a_gpu_need_room_for_two_calls_of_each() {
-        assert!(has_room(32, 1, 132) && has_room(8, 1, 8));
-        assert!(has_room(32, 2, 132) && has_room(32, 2, 128));
-        assert!(!has_room(32, 2, 127) && !has_room(32, 4, 132) && !has_room(16, 8, 132));
+        let headway = |ranks: usize, distinct: usize, multiprocessors| {
+            let gpu = |rank: usize| RankGpu {
+                uuid: (rank % distinct).to_string(),
+                pci_bus_id: (rank % distinct).to_string(),
+                name: String::new(),
+                compute: (9, 0),
+                multiprocessors,
+                threads_per_block: 1024,
+                memory: Bytes::new(0),
+                driver: 0,
+                watchdog: false,
+                numa_node: None,
+                stand_in: true,
+            };
+            let gpus = Gpus::new((0..ranks).map(gpu).collect());
+            let world = WorldSize::new(ranks).expect("a few");
+            let fit = device_fit(Limits::default(), Some(&gpus), world).expect("a GPU for each");
+            Headway::beside_others(&fit, multiprocessors)
+        };
+        assert_eq!(headway(2, 2, 8), Headway::All);
+        assert_eq!(headway(2, 1, 132), Headway::All);
+        assert_eq!(headway(2, 1, 128), Headway::All);
+        // 32 lanes each, of up to 768 threads.
+        assert_eq!(headway(2, 1, 127), Headway::Narrow(384));
+        assert_eq!(headway(4, 1, 132), Headway::Narrow(384));
+        assert_eq!(headway(8, 1, 132), Headway::Narrow(256));
+    }
+
+    #[test]
+    fn narrow_calls_start_early_behind_narrow_ones() {
+        let headway = Headway::Narrow(256);
+        assert_eq!(headway.start(256, 0), Start::Early);
+        assert_eq!(headway.start(32, 256), Start::Early);
+        assert_eq!(headway.start(288, 256), Start::InTurn);
+        assert_eq!(headway.start(32, 288), Start::InTurn);
+        assert_eq!(Headway::All.start(768, 768), Start::Early);
+        assert_eq!(Headway::None.start(32, 32), Start::InTurn);
     }
 }

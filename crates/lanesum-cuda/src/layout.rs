@@ -1,6 +1,6 @@
 //! Twins of the structures in `kernels/layout.cuh`: what a launch gets, and where things stand in an inbox.
 
-use lanesum_plan::Dtype;
+use lanesum_plan::{Bulk, Dtype, Operation};
 use lanesum_segment::Mapped;
 
 use crate::driver::types::DevicePointer;
@@ -74,13 +74,60 @@ pub(crate) struct Launch {
     pub(crate) canonical: u32,
     pub(crate) rank: u32,
     pub(crate) lanes: u32,
-    pub(crate) ignored: u32,
+    /// [`kind`]: for kernels that serve any.
+    pub(crate) kind: u32,
     pub(crate) call: [u64; 4],
     pub(crate) order: u64,
     pub(crate) program: u64,
     pub(crate) mapped: DevicePointer,
-    /// By leaf; for alerts.
+    /// By leaf.
     pub(crate) inboxes: [DevicePointer; WORLD_MAX],
+    /// Of kernels that move chunks.
+    pub(crate) areas: Areas,
+}
+
+/// Where chunks stand in every inbox, and how they are cut.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Areas {
+    /// From the start of an inbox.
+    pub(crate) start: u64,
+    pub(crate) half_bytes: u32,
+    pub(crate) lane_bytes: u32,
+    pub(crate) quads: u32,
+    pub(crate) chunk: u32,
+    pub(crate) window: u32,
+    pub(crate) lanes: u32,
+}
+
+impl Areas {
+    /// The areas of inboxes that have `start` bytes before them.
+    pub(crate) fn new(start: u64, bulk: Bulk) -> Self {
+        let lane_bytes = bulk.quads * QUAD as u32;
+        Self {
+            start: start.next_multiple_of(LINE),
+            half_bytes: bulk.lanes * lane_bytes,
+            lane_bytes,
+            quads: bulk.quads,
+            chunk: bulk.chunk,
+            window: bulk.window,
+            lanes: bulk.lanes,
+        }
+    }
+
+    /// Where they end, after the lines of what peers tell: one for each other rank, and where there are more than two ranks one for results.
+    pub(crate) fn end(&self, world: usize) -> u64 {
+        let areas = match world {
+            2 => 1,
+            world => world as u64,
+        };
+        self.start + 2 * (u64::from(self.lanes) * LINE + areas * u64::from(self.half_bytes))
+    }
+}
+
+/// `Launch::kind`
+pub(crate) const fn kind(dtype: Dtype, operation: Operation) -> u32 {
+    (dtype as u32) << 4 | operation as u32
 }
 
 /// `Notice`: to all peers, outside of calls.
@@ -103,11 +150,32 @@ pub(crate) const CAPTURED: u64 = 0;
 /// Bytes of payload in a frame, and of a word of it.
 const PAYLOAD: u64 = 12;
 const WORD: u64 = 4;
+/// Bytes that chunks are counted in.
+const QUAD: u64 = 16;
+/// Bytes of what peers tell a lane.
+const LINE: u64 = 128;
 
-/// How a message is cut into frames, and those into lanes.
+/// What a message is a row of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Frame,
+    Quad,
+}
+
+impl Unit {
+    /// Bytes of the message, and those of alignment that moving it whole takes.
+    const fn bytes(self) -> (u64, u64) {
+        match self {
+            Self::Frame => (PAYLOAD, WORD),
+            Self::Quad => (QUAD, QUAD),
+        }
+    }
+}
+
+/// How a message is cut into units, and those into lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
-    pub(crate) frames: u64,
+    pub(crate) units: u64,
     pub(crate) share: u32,
     pub(crate) tail: u32,
     pub(crate) plain_share: u32,
@@ -118,23 +186,29 @@ pub(crate) struct Cut {
 
 /// Cuts a message as its grid says. Lengths that no memory holds come out shorter than they are.
 #[inline]
-pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, share): (u32, u64)) -> Cut {
+pub(crate) fn cut(
+    (elements, dtype): (u64, Dtype),
+    unit: Unit,
+    addresses: [u64; 2],
+    (blocks, share): (u32, u64),
+) -> Cut {
     let size = dtype.size() as u64;
-    let in_frame = PAYLOAD / size;
-    let aligned = addresses.iter().all(|address| address % WORD == 0);
+    let (bytes, alignment) = unit.bytes();
+    let in_unit = bytes / size;
+    let aligned = addresses.iter().all(|address| address % alignment == 0);
     let before_last = share.saturating_mul(u64::from(blocks).saturating_sub(1));
-    let within = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
-    let frames = elements.div_ceil(in_frame);
+    let within = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
+    let units = elements.div_ceil(in_unit);
     let whole = aligned && elements.is_multiple_of(WORD / size);
     // Kernels subtract them from one another.
     let words = i32::try_from(elements / (WORD / size)).ok();
     Cut {
-        frames,
+        units,
         share: within(share),
-        tail: within(frames.saturating_sub(before_last)),
+        tail: within(units.saturating_sub(before_last)),
         plain_share: if aligned { within(share) } else { 0 },
         plain_tail: if aligned {
-            within((elements / in_frame).saturating_sub(before_last))
+            within((elements / in_unit).saturating_sub(before_last))
         } else {
             0
         },
@@ -145,11 +219,12 @@ pub(crate) fn cut(elements: u64, dtype: Dtype, addresses: [u64; 2], (blocks, sha
 const _: () = {
     use core::mem::offset_of;
     assert!(WORLD_MAX == 8);
-    assert!(size_of::<Launch>() == 368 && size_of::<Notice>() == 104);
+    assert!(size_of::<Launch>() == 400 && size_of::<Notice>() == 104);
     assert!(offset_of!(Launch, once) == 24 && offset_of!(Launch, ticket) == 56);
     assert!(offset_of!(Launch, targets) == 64 && offset_of!(Launch, sources) == 128);
     assert!(offset_of!(Launch, elements) == 192 && offset_of!(Launch, tail) == 208);
     assert!(offset_of!(Launch, call) == 240 && offset_of!(Launch, mapped) == 288);
+    assert!(offset_of!(Launch, kind) == 236 && offset_of!(Launch, areas) == 360 && size_of::<Areas>() == 32);
     assert!(offset_of!(Launch, inboxes) == 296 && offset_of!(Notice, inboxes) == 32);
     assert!(offset_of!(Notice, seen) == 96);
     assert!(size_of::<Mapped>() == 384 && LOCAL == 640);
@@ -222,8 +297,8 @@ mod tests {
     use super::*;
 
     fn tail(elements: u64, dtype: Dtype, addresses: [u64; 2]) -> (u64, u32, u32) {
-        let cut = cut(elements, dtype, addresses, (1, 32));
-        (cut.frames, cut.tail, cut.plain_tail)
+        let cut = cut((elements, dtype), Unit::Frame, addresses, (1, 32));
+        (cut.units, cut.tail, cut.plain_tail)
     }
 
     #[test]
@@ -238,7 +313,7 @@ mod tests {
 
     #[test]
     fn words_are_counted_where_there_is_nothing_else() {
-        let words = |elements, dtype, addresses| cut(elements, dtype, addresses, (1, 31)).words;
+        let words = |elements, dtype, addresses| cut((elements, dtype), Unit::Frame, addresses, (1, 31)).words;
         assert_eq!(words(0, Dtype::F32, [0, 0]), Some(0));
         assert_eq!(words(5, Dtype::F32, [4, 8]), Some(5));
         assert_eq!(words(4, Dtype::Bf16, [4, 8]), Some(2));
@@ -274,8 +349,35 @@ mod tests {
 
     #[test]
     fn the_last_lane_has_what_is_left() {
-        let cut = cut(6 * 70 + 1, Dtype::Bf16, [0, 4], (3, 32));
-        assert_eq!((cut.frames, cut.share, cut.tail), (71, 32, 7));
+        let cut = cut((6 * 70 + 1, Dtype::Bf16), Unit::Frame, [0, 4], (3, 32));
+        assert_eq!((cut.units, cut.share, cut.tail), (71, 32, 7));
         assert_eq!((cut.plain_share, cut.plain_tail), (32, 6));
+    }
+
+    #[test]
+    fn quads_are_plain_where_they_are_whole_and_aligned_to_themselves() {
+        let quads = |elements, addresses| {
+            let cut = cut((elements, Dtype::Bf16), Unit::Quad, addresses, (2, 64));
+            (cut.units, cut.tail, cut.plain_share, cut.plain_tail)
+        };
+        assert_eq!(quads(8 * 70, [0, 16]), (70, 6, 64, 6));
+        assert_eq!(quads(8 * 70 + 7, [32, 16]), (71, 7, 64, 6));
+        assert_eq!(quads(8 * 70, [0, 8]), (70, 6, 0, 0));
+    }
+
+    #[test]
+    fn areas_of_chunks_follow_those_of_frames() {
+        let bulk = Bulk {
+            lanes: 3,
+            quads: 64,
+            chunk: 32,
+            window: 4,
+            threads: 64,
+        };
+        let areas = Areas::new(1_000, bulk);
+        assert_eq!((areas.start, areas.lane_bytes, areas.half_bytes), (1_024, 1_024, 3_072));
+        // A line for each lane in each half, and one area of two halves between two ranks; two for peers and one for results among three.
+        assert_eq!(areas.end(2), 1_024 + 2 * 3 * 128 + 2 * 3_072);
+        assert_eq!(areas.end(3), 1_024 + 2 * 3 * 128 + 6 * 3_072);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Module {
     one_shot_push: Functions,
     /// Null in a world of one, for which no plan decides it.
     two_shot_push: Functions,
+    /// For all dtypes and operations; null in a world of one.
+    chunks: FunctionHandle,
     pub(crate) farewell: FunctionHandle,
     pub(crate) prove: FunctionHandle,
     /// Which image of this world's it is.
@@ -52,13 +54,20 @@ impl Module {
     }
 
     fn complete(loaded: Loaded, world: usize, target: Target) -> Result<Self, CudaError> {
-        let two_shot_push = match world {
-            0 | 1 => [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()],
-            _ => loaded.functions(AlgorithmName::TwoShotPush, world)?,
+        let (two_shot_push, chunks) = match world {
+            0 | 1 => (
+                [[FunctionHandle::NULL; Operation::ALL.len()]; Dtype::ALL.len()],
+                FunctionHandle::NULL,
+            ),
+            _ => (
+                loaded.functions(AlgorithmName::TwoShotPush, world)?,
+                loaded.function(&format!("chunks_w{world}"))?,
+            ),
         };
         Ok(Self {
             one_shot_push: loaded.functions(AlgorithmName::OneShotPush, world)?,
             two_shot_push,
+            chunks,
             farewell: loaded.function("lanesum_farewell")?,
             prove: loaded.function("lanesum_prove")?,
             target,
@@ -71,6 +80,7 @@ impl Module {
         let functions = match kernel {
             Kernel::OneShotPush => &self.one_shot_push,
             Kernel::TwoShotPush => &self.two_shot_push,
+            Kernel::Chunks => return self.chunks,
         };
         functions[dtype as usize][operation as usize]
     }

@@ -18,8 +18,8 @@ use crate::error::CudaError;
 use crate::event::Event;
 use crate::graph::Holders;
 use crate::inbox::{Inbox, Offer};
-use crate::launch::Start;
-use crate::layout::{self, Notice, WORLD_MAX};
+use crate::launch::Headway;
+use crate::layout::{self, Areas, Notice, WORLD_MAX};
 use crate::module::Module;
 use crate::nvtx;
 use crate::retired;
@@ -58,8 +58,8 @@ pub struct Staged {
     pub(crate) fit: DeviceFit,
     /// As `local`, dropped only where no kernel can run any more.
     pub(crate) module: ManuallyDrop<Module>,
-    /// When calls start.
-    pub(crate) start: Start,
+    /// Which calls start early.
+    pub(crate) headway: Headway,
     pub(crate) local: ManuallyDrop<Memory>,
     pub(crate) mapped: Arc<HostMemory>,
     /// By rank, this one's too; none before a way is opened.
@@ -80,6 +80,8 @@ pub struct Staged {
     pub(crate) deadline: Duration,
     /// Of an inbox.
     bytes: u64,
+    /// For chunks, in the inboxes of the way that is open.
+    pub(crate) areas: Areas,
 }
 
 impl Staged {
@@ -99,8 +101,7 @@ impl Staged {
         let _relaxed = device.relaxed()?;
         retired::collect();
         let module = Module::load(device, world.get())?;
-        let start = Start::of_calls(device, &fit, module.target);
-        let bytes = layout::inbox_bytes(world.get(), fit.lanes(), fit.capacity());
+        let headway = Headway::of_calls(device, &fit, module.target);
         let stream = Stream::new(device)?;
         let local = Memory::new(device, "the lanes' state", layout::LOCAL)?;
         let mapped = Arc::new(HostMemory::new(device)?);
@@ -118,13 +119,14 @@ impl Staged {
             world,
             fit,
             module: ManuallyDrop::new(module),
-            start,
+            headway,
             inboxes: world.ranks().map(|_| None).collect(),
             own_frames: None,
             former: None,
             stream,
             deadline,
-            bytes,
+            bytes: 0,
+            areas: Areas::default(),
         })
     }
 
@@ -137,6 +139,12 @@ impl Staged {
         self.former = self.take_own_inbox();
         self.inboxes.fill_with(|| None);
         self.own_frames = None;
+        let frames = layout::inbox_bytes(self.world.get(), self.fit.lanes(), self.fit.capacity());
+        self.areas = match (way, self.fit.bulk()) {
+            (Way::HostStaged { .. }, Some(bulk)) => Areas::new(frames, bulk),
+            (Way::HostStaged { .. }, None) | (Way::Peer, _) => Areas::default(),
+        };
+        self.bytes = frames.max(self.areas.end(self.world.get()));
         let (own, offer, descriptor) = match way {
             Way::Peer => match Inbox::create(&self.device, self.bytes) {
                 Err(error) if error.is_refusal() => return Ok(Opened::Unshared(error)),
@@ -315,7 +323,7 @@ impl Staged {
     }
 
     /// Puts stale words where headers and frames will come, as `lanesum-segment` does on the host: the tag of the last epoch of
-    /// each half before the first.
+    /// each half before the first. The counts of chunks are zero, which are of no epoch that comes, in memory that is new.
     fn format(&self, first_epoch: u64) -> Result<(), CudaError> {
         self.fill_inbox(0, 0, layout::INBOX_HEAD / 4)?;
         let (lanes, capacity) = (self.fit.lanes(), self.fit.capacity());

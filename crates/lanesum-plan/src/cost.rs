@@ -14,7 +14,8 @@
 //! | `one_shot_push`, device | | 4/3 (W-1) S pushed | W S | 1 hop | |
 //! | `two_shot_push`, device | | 4/3 (W-1)/W S of inputs and as much of sums pushed | S, and 2 (W-1)/W S of sums passed on | 2 hops | |
 //!
-//! What is pushed goes out in frames: 16 bytes for each 12 of payload.
+//! What is pushed goes out in frames: 16 bytes for each 12 of payload. Through host memory long messages go out as raw bytes in
+//! chunks: S to the only peer, or (W-1)/W S of inputs and S/W of results, which an owner writes once; and down come S, or 2 (W-1)/W S.
 //!
 //! Each wait ends a flag's way after the last peer arrived, and the first line read after it takes as long again. A
 //! message longer than a chunk waits and starts reading once more for each further chunk, in proportion. Time grows with
@@ -44,9 +45,11 @@
 //! has a hop less, so two shots begin to pay at three.
 //!
 //! **Through host memory** a rank pushes as many bytes up its own link as it loads down from there, at the same time, and a hop
-//! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way and
-//! kernels about half of it. Ranks that share a GPU share its link. By these, two ranks on one GPU take 6.6 us in a graph for 42 KiB and
-//! two GPUs 4.5; naive kernels took 7.0 and 4.6 in a graph. How much the host's memory carries is not counted.
+//! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way, and frames of
+//! two ranks on one link 30 GB/s in each direction (13.8 us for 128 KiB, 26 for 256), and of one rank on its own link 25 (9.4 and 16.4). Ranks that share a GPU share its link. How much the
+//! host's memory carries is not counted. Chunks are pushed and taken up at once, which brings 36.5 GB/s of payload each way where frames
+//! bring 22, but the first of them must be written, told and found before anything flows: together that is 25 us for 256 KiB of two ranks
+//! on one link and 71 for 1 MiB, and 193 and 446 us for 1 MiB of four and eight.
 //!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
 //! and a rate of its own, chosen so that the crossings are those measured on an H200 (near 300 KiB for four ranks and 80 for eight), and
@@ -78,8 +81,14 @@ const PCIE_HOP_US: f64 = 1.0;
 const PCIE_STORE_US: f64 = 1.0 / 25_000.0;
 /// A word from one GPU to another through host memory, in microseconds.
 const HOST_HOP_US: f64 = 2.3;
-/// One byte of a rank that kernels store to host memory, or load from it, in microseconds.
-const HOST_STORE_US: f64 = 1.0 / 27_000.0;
+/// One byte that kernels store to host memory over one link, or load from it, in microseconds.
+const HOST_STORE_US: f64 = 1.0 / 30_000.0;
+/// The same of one rank, which alone does not fill a link with frames.
+const HOST_RANK_STORE_US: f64 = 1.0 / 25_000.0;
+/// Until chunks through host memory flow both ways, beside the hops, and more of it for each rank on the link, in microseconds.
+const HOST_CHUNKS_US: [f64; 2] = [4.5, 1.6];
+/// One byte of a rank that flows in chunks up to host memory, or down from it, in microseconds.
+const HOST_CHUNK_US: f64 = 1.0 / 36_500.0;
 /// From a store to host memory to the first poll that can find it, beside its bytes, in nanoseconds.
 const HOST_ARRIVAL_NS: u64 = 300;
 /// Bytes that kernels store to host memory in a nanosecond, when nothing else uses the link.
@@ -139,7 +148,10 @@ impl Link {
         match self {
             Link::Pcie => (PCIE_HOP_US, PCIE_STORE_US),
             Link::OneGpu => (ONE_GPU_HOP_US, ONE_GPU_STORE_US),
-            Link::Host { crowd } => (HOST_HOP_US, HOST_STORE_US * f64::from(crowd)),
+            Link::Host { crowd } => {
+                let store_us = HOST_STORE_US * f64::from(crowd);
+                (HOST_HOP_US, store_us.max(HOST_RANK_STORE_US))
+            }
         }
     }
 }
@@ -239,6 +251,24 @@ impl CostModel {
         };
         let work = size * (pushed * FRAMED * store_us + taken_up * DEVICE_ADD_US);
         Some(LAUNCH_US + chunks * hops * hop_us + work)
+    }
+
+    /// The predicted time of one call that moves `bytes` a rank in chunks, `exchange` bytes at a time; `None` where none move.
+    #[must_use]
+    pub fn predict_chunks_us(&self, bytes: Bytes, exchange: Bytes) -> Option<f64> {
+        let Link::Host { crowd } = self.link else { return None };
+        let (world, size) = (self.world.get() as f64, bytes.get() as f64);
+        // What comes down counts: it is as much as goes up, or more.
+        let (moved, hops) = match self.world.get() {
+            0 | 1 => return None,
+            2 => (1.0, 1.0),
+            _ => (2.0 * (world - 1.0) / world, 2.0),
+        };
+        let exchanges = (size / exchange.get().max(1) as f64).max(1.0);
+        let work = size * (moved * HOST_CHUNK_US * f64::from(crowd) + DEVICE_ADD_US * world);
+        let [start, of_each] = HOST_CHUNKS_US;
+        let until_they_flow = start + of_each * f64::from(crowd);
+        Some(LAUNCH_US + until_they_flow + exchanges * hops * HOST_HOP_US + work)
     }
 
     /// The ranks that share one core, at least one, on average.

@@ -65,6 +65,8 @@ pub struct Explanation {
     pub epochs: u64,
     /// The number of elements from which two shots are taken for such requests, if lengths matter.
     pub two_shots_from: Option<Elements>,
+    /// The number of elements from which calls on GPU memory move chunks of raw bytes instead of frames, if they ever do.
+    pub chunks_from: Option<Elements>,
     /// Every algorithm that exists.
     pub candidates: Vec<Candidate>,
     /// Every gate's answer.
@@ -107,6 +109,7 @@ impl Plan {
             predicted_us,
             epochs: decided.as_ref().map_or(0, epochs),
             two_shots_from: self.threshold(request.operation, request.dtype, request.buffers),
+            chunks_from: self.chunks(request),
             candidates: candidates.to_vec(),
             gates: self.findings(request),
             tree: self.tree().clone(),
@@ -200,8 +203,26 @@ impl Plan {
         }
     }
 
+    /// From where on such requests move chunks.
+    fn chunks(&self, request: &Request) -> Option<Elements> {
+        match request.buffers.engine() {
+            Engine::Host => None,
+            Engine::Cuda => self.chunks_from(request.dtype),
+        }
+    }
+
     /// The predicted time, if the algorithm could run among these ranks.
     fn predict(&self, name: AlgorithmName, request: &Request) -> Option<f64> {
+        let in_chunks = self.chunks(request).is_some_and(|from| request.elements >= from);
+        let chunked = match self.world().get() {
+            2 => AlgorithmName::OneShotPush,
+            _ => AlgorithmName::TwoShotPush,
+        };
+        if in_chunks && name == chunked {
+            return self
+                .model()
+                .predict_chunks_us(request.bytes(), self.fit().ok()?.bulk_exchange()?);
+        }
         let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {
             AlgorithmName::Alone | AlgorithmName::HeaderOnly => request.bytes(),
@@ -265,6 +286,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(elements) = self.two_shots_from {
             writeln!(f, "  two shots from {elements} elements on")?;
+        }
+        if let Some(elements) = self.chunks_from {
+            writeln!(f, "  chunks of raw bytes instead of frames from {elements} elements on")?;
         }
         writeln!(f, "  order of combination {}", self.tree)?;
         writeln!(f, "algorithms")?;

@@ -64,7 +64,7 @@ pub use cost::{CostModel, Link};
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, PathRefusal, Verdict};
 pub use fault::{Fault, FaultKind};
-pub use gates::{Answer, DEVICE_WORLD_MAX, DeviceFit, Finding, Gate, device_fit};
+pub use gates::{Answer, Bulk, DEVICE_WORLD_MAX, DeviceFit, Finding, Gate, device_fit};
 pub use gpus::{Gpus, PeerVerdict, RankGpu};
 pub use plan::{Plan, PlanInputs};
 pub use policy::{AlgorithmChoice, Limits, PathChoice, Policy, SHARED_MAX, STAGING_MAX, STAGING_UNIT};

@@ -259,6 +259,18 @@ impl Plan {
         }
     }
 
+    /// The number of elements from which calls on GPU memory move chunks of raw bytes instead of frames; `None` where none do.
+    #[must_use]
+    pub fn chunks_from(&self, dtype: Dtype) -> Option<Elements> {
+        match &self.device {
+            Device {
+                footing: Ok(footing),
+                proven: Ok(_),
+            } => footing.chunks(dtype),
+            Device { .. } => None,
+        }
+    }
+
     /// 64 bits by which ranks compare their plans: everything that decides which algorithm runs, how it cuts the
     /// message, and in which order it combines.
     #[must_use]

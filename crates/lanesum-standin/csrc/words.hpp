@@ -11,6 +11,7 @@ struct Pair {
     u64 first, second;
 };
 
+#define LANESUM_BLOCK_WORDS 256
 #define LANESUM_DEVICE inline
 #define LANESUM_COLD static __attribute__((noinline))
 #define LANESUM_OFFSET(structure, field) __builtin_offsetof(structure, field)

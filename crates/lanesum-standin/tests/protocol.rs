@@ -60,7 +60,8 @@ fn sums_are_right_and_nothing_races() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("protocol");
     compile_with(&program, None);
-    for threads in [2, 3, 4] {
+    // From eight on, half of the calls move chunks: each role has a thread.
+    for threads in [2, 3, 4, 8, 11] {
         let ended = watch(&program, 8000, threads, 60_000);
         assert_eq!(code(&ended), Some(WELL), "{threads} threads: {}", ended.stderr);
     }
@@ -68,10 +69,19 @@ fn sums_are_right_and_nothing_races() {
 
 /// The mutant must end in one of these ways, with one thread a block that moves frames and with two.
 fn is_noticed(mutant: &str, ways: &[i32]) {
+    is_noticed_by(mutant, ways, [2, 3]);
+}
+
+/// The same, where chunks move too.
+fn is_noticed_in_chunks(mutant: &str, ways: &[i32]) {
+    is_noticed_by(mutant, ways, [8, 9]);
+}
+
+fn is_noticed_by(mutant: &str, ways: &[i32], threads: [u32; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(mutant);
     compile_with(&program, Some(mutant));
-    for threads in [2, 3] {
+    for threads in threads {
         let ended = watch(&program, 8000, threads, 3000);
         let noticed = code(&ended).is_some_and(|code| ways.contains(&code));
         assert!(
@@ -115,4 +125,20 @@ fn a_tag_that_comes_round_is_noticed() {
 #[test]
 fn running_ahead_of_headers_is_noticed() {
     is_noticed("MISSING_HEADER", &[GAVE_UP, WRONG_SUM, DATA_RACE]);
+}
+
+#[test]
+fn a_count_that_overtakes_its_chunks_is_noticed() {
+    is_noticed_in_chunks("UNFENCED_COUNT", &[DATA_RACE]);
+}
+
+#[test]
+fn chunks_that_nobody_awaits_are_noticed() {
+    is_noticed_in_chunks("UNAWAITED_COUNT", &[WRONG_SUM, DATA_RACE]);
+}
+
+/// In place, what is still to be written for others is overwritten.
+#[test]
+fn output_before_input_was_read_is_noticed() {
+    is_noticed_in_chunks("EARLY_OUTPUT", &[DATA_RACE]);
 }

@@ -2,6 +2,8 @@
 //! every operation of the plan, and the two notices. The sources make theirs from macros; this list comes from the types
 //! that a request is made of, so a dtype that is added to the plan alone is noticed here.
 
+use std::collections::BTreeMap;
+
 use lanesum_plan::{AlgorithmName, Dtype, Engine, Operation};
 
 use super::units::{Module, Unit};
@@ -35,6 +37,9 @@ fn of_calls(world: u8) -> Vec<String> {
             }
         }
     }
+    if world > 1 {
+        names.push(format!("chunks_w{world}"));
+    }
     names
 }
 
@@ -52,28 +57,30 @@ pub fn in_ptx(ptx: &str) -> Vec<String> {
     names
 }
 
-/// The threads of the largest block, which every entry of a PTX text says in `.maxntid` for itself.
+/// The threads of the largest block of each entry of a PTX text, which it says in `.maxntid`.
 ///
 /// # Errors
-/// What is wrong, in words: some entry says none, or they differ.
-pub fn threads_in_ptx(ptx: &str) -> Result<u32, String> {
-    let threads = |line: &str| {
-        line.trim()
-            .strip_prefix(".maxntid ")?
-            .split(',')
-            .next()?
+/// What is wrong, in words: some entry says none.
+pub fn threads_in_ptx(ptx: &str) -> Result<BTreeMap<String, u32>, String> {
+    let mut threads = BTreeMap::new();
+    let mut entry = None;
+    for line in ptx.lines() {
+        entry = in_ptx(line).pop().or(entry);
+        let said = line
             .trim()
-            .parse()
-            .ok()
-    };
-    let said: Vec<u32> = ptx.lines().filter_map(threads).collect();
-    let entries = in_ptx(ptx).len();
-    match said.first() {
-        Some(&first) if said.len() == entries && said.iter().all(|&one| one == first) => Ok(first),
-        _ => Err(format!(
-            "of {entries} entries, {} say their largest block: {said:?}",
-            said.len()
-        )),
+            .strip_prefix(".maxntid ")
+            .and_then(|said| said.split(',').next()?.trim().parse().ok());
+        if let (Some(said), Some(entry)) = (said, entry.take_if(|_| said.is_some())) {
+            threads.insert(entry, said);
+        }
+    }
+    let silent: Vec<String> = in_ptx(ptx)
+        .into_iter()
+        .filter(|entry| !threads.contains_key(entry))
+        .collect();
+    match silent.is_empty() {
+        true => Ok(threads),
+        false => Err(format!("no largest block is said by {}", silent.join(", "))),
     }
 }
 
@@ -132,7 +139,9 @@ mod tests {
             })
         };
         let requests = Dtype::ALL.len() * Operation::ALL.len();
-        assert_eq!(names(3).len(), 2 * requests + 2);
+        // The notices, and one kernel of chunks.
+        assert_eq!(names(3).len(), 2 * requests + 3);
+        assert!(names(3).contains(&"chunks_w3".to_owned()));
         assert!(
             names(3).contains(&"two_shot_push_w3_bf16_max".to_owned()),
             "{:?}",
@@ -142,12 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_block_is_what_all_entries_say() {
-        let entry =
-            |threads: u32| format!(".visible .entry a(\n)\n.maxntid {threads}, 1, 1\n.minnctapersm 1\n{{\n}}\n");
-        assert_eq!(threads_in_ptx(&entry(768).repeat(2)), Ok(768));
-        assert!(threads_in_ptx(&(entry(768) + &entry(512))).is_err());
-        assert!(threads_in_ptx(&(entry(768) + ".visible .entry b(\n")).is_err());
-        assert!(threads_in_ptx("").is_err());
+    fn each_entry_says_its_largest_block() {
+        let entry = |name: &str, threads: u32| {
+            format!(".visible .entry {name}(\n)\n.maxntid {threads}, 1, 1\n.minnctapersm 1\n{{\n}}\n")
+        };
+        let both = entry("a", 768) + &entry("b", 512);
+        assert_eq!(
+            threads_in_ptx(&both),
+            Ok(BTreeMap::from([("a".to_owned(), 768), ("b".to_owned(), 512)]))
+        );
+        let silent = ".visible .entry c(\n{\n}\n".to_owned();
+        assert_eq!(
+            threads_in_ptx(&(silent + &both)),
+            Err("no largest block is said by c".to_owned())
+        );
+        assert_eq!(threads_in_ptx(""), Ok(BTreeMap::new()));
     }
 }

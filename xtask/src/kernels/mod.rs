@@ -12,7 +12,7 @@ mod units;
 mod waiting;
 mod wheels;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -190,17 +190,19 @@ fn problems(ptx: &[Ptx], cubins: &[Cubin]) -> Vec<String> {
         problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
         if let Ok(threads) = threads {
             let cubins = cubins.iter().filter(|cubin| ptx.makes(cubin));
-            problems.extend(cubins.flat_map(|cubin| problems_of(cubin, threads)));
+            problems.extend(cubins.flat_map(|cubin| problems_of(cubin, &threads)));
         }
     }
     problems
 }
 
-/// All that is wrong with machine code for blocks of so many threads.
-fn problems_of(cubin: &Cubin, threads: u32) -> Vec<String> {
+/// All that is wrong with machine code for blocks of so many threads, by entry.
+fn problems_of(cubin: &Cubin, threads: &BTreeMap<String, u32>) -> Vec<String> {
     let found: Vec<String> = cubin.report.entries.keys().cloned().collect();
     let difference = entries::difference(&found, &entries::expected(cubin.unit));
-    let more = cubin.report.problems(threads);
+    let more = cubin
+        .report
+        .problems(|entry| threads.get(entry).copied().unwrap_or(u32::MAX));
     let place = |problem| format!("{}, sm_{}: {problem}", cubin.unit, cubin.sm);
     difference.into_iter().chain(more).map(place).collect()
 }

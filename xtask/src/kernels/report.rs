@@ -73,10 +73,11 @@ impl Report {
         self.entries.values().copied().max().unwrap_or(0)
     }
 
-    /// What must not be, one line each, for blocks of so many threads.
-    pub fn problems(&self, threads: u32) -> Vec<String> {
+    /// What must not be, one line each, for blocks of so many threads of each entry.
+    pub fn problems(&self, threads: impl Fn(&str) -> u32) -> Vec<String> {
         let mut problems = self.warnings.clone();
         for (entry, &registers) in &self.entries {
+            let threads = threads(entry);
             let needed = registers.next_multiple_of(GROUP).saturating_mul(threads);
             if registers == 0 {
                 problems.push(format!("{entry}: the assembler told no registers"));
@@ -147,7 +148,7 @@ ptxas info    : Function properties for _Z4meetILi8EEjRK6Launchyj
 
     #[test]
     fn spills_name_the_kernel_and_the_function() {
-        let problems = read(SAMPLE).problems(256).join("\n");
+        let problems = read(SAMPLE).problems(|_| 256).join("\n");
         assert!(problems.contains("one_shot_push_w8_bf16_min: one_shot_push_w8_bf16_min spills: 132 bytes stored, 16"));
         assert!(problems.contains("one_shot_push_w8_bf16_min: _Z4failILi8EEbRK6LaunchRK7Troubleyj spills: 0 bytes"));
         // A few words are nothing.
@@ -163,17 +164,17 @@ ptxas info    : Function properties for _Z4meetILi8EEjRK6Launchyj
             let head = SAMPLE.lines().take(4).collect::<Vec<_>>().join("\n");
             read(&format!("{head}\nptxas info    : Used {registers} registers"))
         };
-        assert_eq!(report(128).problems(512), Vec::<String>::new());
-        assert_eq!(report(121).problems(512), Vec::<String>::new());
-        assert_eq!(report(129).problems(512).len(), 1);
-        assert_eq!(report(248).problems(256), Vec::<String>::new());
+        assert_eq!(report(128).problems(|_| 512), Vec::<String>::new());
+        assert_eq!(report(121).problems(|_| 512), Vec::<String>::new());
+        assert_eq!(report(129).problems(|_| 512).len(), 1);
+        assert_eq!(report(248).problems(|_| 256), Vec::<String>::new());
     }
 
     #[test]
     fn a_report_that_leaves_something_out_is_a_problem() {
         let without = |word: &str| {
             let lines = SAMPLE.lines().take(5).filter(|line| !line.contains(word));
-            Report::read(lines).problems(512)
+            Report::read(lines).problems(|_| 512)
         };
         assert_eq!(without("nothing"), Vec::<String>::new());
         assert_eq!(without("registers").len(), 1);
@@ -182,7 +183,7 @@ ptxas info    : Function properties for _Z4meetILi8EEjRK6Launchyj
 
     #[test]
     fn a_warning_is_a_problem() {
-        let problems = read("ptxas warning : Unresolved extern variable 'x'").problems(512);
+        let problems = read("ptxas warning : Unresolved extern variable 'x'").problems(|_| 512);
         assert_eq!(problems, ["ptxas warning : Unresolved extern variable 'x'"]);
     }
 }

@@ -110,13 +110,13 @@ pub fn a_mismatch_outlasts_those_who_leave() {
     let mut crew = Crew::start(3);
     for round in 0..3 {
         crew.join_device(LONG, CHOICES[round % 2]);
-        let shape = Shape {
-            elements: 100,
-            ..varied(0)
-        };
+        let shape = varied(0);
         // Other calls of the same length have all frames that they wait for, but those of the third.
         let other = match round {
-            0 => Shape { elements: 200, ..shape },
+            0 => Shape {
+                elements: 2 * shape.elements,
+                ..shape
+            },
             1 => Shape {
                 label: Some(7),
                 ..shape

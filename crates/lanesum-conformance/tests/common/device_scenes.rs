@@ -1,11 +1,13 @@
 //! The calls that the scenes with faults on GPU memory are played with.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use lanesum_conformance::Choice;
-use lanesum_plan::{Dtype, Operation};
+use lanesum_plan::{Dtype, Operation, PathChoice};
 
 use super::device_calls::DeviceCalls;
+use super::paths;
 use super::puppet::{Command, Shape};
 use super::scenes::PLAIN;
 
@@ -20,12 +22,39 @@ pub const ROUNDS: usize = 6;
 
 pub const CHOICES: [Choice; 2] = [Choice::OneShotPush, Choice::TwoShotPush];
 
+thread_local! {
+    static CHUNKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends it, also where a scene panics.
+struct Until;
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        CHUNKS.set(false);
+    }
+}
+
+/// Plays scenes through host memory whose varied calls are so long that they move chunks: those of two ranks in one shot, and those of
+/// more in two.
+pub fn in_chunks(scenes: impl FnOnce()) {
+    paths::along(PathChoice::HostStaged, || {
+        CHUNKS.set(true);
+        let _until = Until;
+        scenes();
+    });
+}
+
 /// A call of another kind each round: of one lane, of several, and of several exchanges.
 pub fn varied(round: usize) -> Shape {
+    let lengths = match CHUNKS.get() {
+        false => [33, 5000, 20_000],
+        true => [130_001, 150_000, 700_000],
+    };
     Shape {
         dtype: Dtype::ALL[round % 3],
         operation: Operation::ALL[round / 3 % 3],
-        elements: [33, 5000, 20_000][round / 2 % 3],
+        elements: lengths[round / 2 % 3],
         ..PLAIN
     }
 }

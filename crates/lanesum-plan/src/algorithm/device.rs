@@ -2,13 +2,22 @@
 //!
 //! A message is a row of frames of 12 bytes; lanes share it out, and each moves its share in exchanges of bounded size. A
 //! short message takes few lanes, as each has a header of its own to post and to await, and small blocks.
+//!
+//! Long messages through host memory are rows of quads of 16 bytes instead, moved in chunks that carry no tags.
 
-use crate::gates::{DeviceFit, FRAME, Payload, Peers, Proven, Single, WARP};
+use crate::gates::{Bulk, DeviceFit, FRAME, Payload, Peers, Proven, QUAD, Single, WARP};
 use crate::{Dtype, Elements, Path};
 
 /// The most rows for which no further lane is taken, unless a lane moves fewer in one exchange: with the thread that sends and
 /// awaits the header, a block of 256 threads that have one each in one shot, and of 128 in two.
 const ROWS_PER_LANE: [u64; 2] = [255, 127];
+
+/// How often bytes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shots {
+    One = 0,
+    Two = 1,
+}
 
 /// The kernel that runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,6 +26,8 @@ pub enum Kernel {
     OneShotPush = 0,
     /// Every rank writes shards to their owners, and its own sum to all.
     TwoShotPush = 1,
+    /// As one shot for two ranks, and as two shots for more, with raw bytes in chunks, for any dtype and operation.
+    Chunks = 2,
 }
 
 /// How a call is launched: the same on all ranks.
@@ -24,7 +35,7 @@ pub enum Kernel {
 pub struct Grid {
     /// Blocks, one a lane; at least 1 and at most the communicator's lanes.
     pub blocks: u32,
-    /// The frames of each lane but the last, which may have fewer; at least one.
+    /// The frames of each lane but the last, which may have fewer; at least one. Quads where chunks move.
     pub share: u64,
     /// Threads of a block, a multiple of 32: one that sends and awaits the header, and others that move frames.
     pub threads: u32,
@@ -42,6 +53,8 @@ struct Work {
     frames: u64,
     fit: DeviceFit,
     way: Option<Proven>,
+    /// The quads, and how they are cut, of what moves in chunks.
+    chunks: Option<(u64, Bulk)>,
 }
 
 impl Work {
@@ -49,22 +62,65 @@ impl Work {
     const fn new((elements, dtype): (Elements, Dtype), fit: DeviceFit, way: Option<Proven>) -> Work {
         // By elements, as bytes may be more than 64 bits can count.
         let frames = elements.get().div_ceil(FRAME / dtype.size() as u64);
-        Work { frames, fit, way }
+        let chunks = None;
+        Work {
+            frames,
+            fit,
+            way,
+            chunks,
+        }
+    }
+
+    /// The same in chunks.
+    #[inline]
+    const fn in_chunks(self, (elements, dtype): (Elements, Dtype), bulk: Bulk) -> Work {
+        let quads = elements.get().div_ceil(QUAD / dtype.size() as u64);
+        Work {
+            chunks: Some((quads, bulk)),
+            ..self
+        }
+    }
+
+    /// Whole chunks for each lane but the last, on as many lanes as have some: with fewer the link is not full.
+    const fn grid_of_chunks(quads: u64, bulk: Bulk) -> Grid {
+        let chunk = bulk.chunk as u64;
+        let share = match quads.div_ceil(bulk.lanes as u64).div_ceil(chunk) {
+            0 => chunk,
+            chunks => chunks.saturating_mul(chunk),
+        };
+        Grid {
+            blocks: match quads.div_ceil(share) {
+                0 => 1,
+                blocks => blocks as u32,
+            },
+            share,
+            threads: bulk.threads,
+            once: false,
+            pause_ns: 0,
+            kernel: Kernel::Chunks,
+        }
     }
 
     /// A thread moves rows: a frame in one shot, and a frame of each shard in two.
     #[inline]
-    const fn grid(&self, kernel: Kernel) -> Grid {
+    const fn grid(&self, shots: Shots) -> Grid {
+        if let Some((quads, bulk)) = self.chunks {
+            return Work::grid_of_chunks(quads, bulk);
+        }
         let most = self.fit.lanes() as u64;
-        let (row, capacity) = match kernel {
-            Kernel::OneShotPush => (1, self.fit.capacity() as u64),
-            Kernel::TwoShotPush => (self.fit.world().get() as u64, self.fit.capacity() as u64 / 2),
+        let (row, capacity, kernel) = match shots {
+            Shots::One => (1, self.fit.capacity() as u64, Kernel::OneShotPush),
+            Shots::Two => (
+                self.fit.world().get() as u64,
+                self.fit.capacity() as u64 / 2,
+                Kernel::TwoShotPush,
+            ),
         };
         let rows = self.frames.div_ceil(row);
-        let per_lane = if capacity < ROWS_PER_LANE[kernel as usize] {
+        let per_lane = if capacity < ROWS_PER_LANE[shots as usize] {
             capacity
         } else {
-            ROWS_PER_LANE[kernel as usize]
+            ROWS_PER_LANE[shots as usize]
         };
         let lanes = match rows.div_ceil(per_lane) {
             0 => 1,
@@ -98,7 +154,7 @@ impl Work {
             threads: if all { wanted as u32 } else { self.fit.threads() },
             once: all && share <= capacity,
             pause_ns: match self.way {
-                Some(way) => way.pause_ns(self.pushed(kernel, share * row, blocks), self.fit.crowd()),
+                Some(way) => way.pause_ns(self.pushed(shots, share * row, blocks), self.fit.crowd()),
                 None => 0,
             },
             kernel,
@@ -106,30 +162,41 @@ impl Work {
     }
 
     /// The frames that a rank pushes to others before it first polls, at most.
-    const fn pushed(&self, kernel: Kernel, share: u64, blocks: u32) -> u64 {
+    const fn pushed(&self, shots: Shots, share: u64, blocks: u32) -> u64 {
         let world = self.fit.world().get() as u64;
         // Of each lane, in its first exchange.
-        let most = match kernel {
-            Kernel::OneShotPush => self.fit.capacity() as u64,
-            Kernel::TwoShotPush => self.fit.two_shot_frames(),
+        let most = match shots {
+            Shots::One => self.fit.capacity() as u64,
+            Shots::Two => self.fit.two_shot_frames(),
         };
         let first = if share < most { share } else { most };
         let all = first * blocks as u64;
         let frames = if all < self.frames { all } else { self.frames };
-        match kernel {
-            Kernel::OneShotPush => frames * (world - 1),
-            Kernel::TwoShotPush => frames * (world - 1) / world,
+        match shots {
+            Shots::One => frames * (world - 1),
+            Shots::Two => frames * (world - 1) / world,
         }
     }
 
-    /// How many exchanges of so many frames lane 0 makes, which has at least as much to do as any other.
-    const fn exchanges(&self, grid: Grid, frames: u64) -> u64 {
-        let first = if self.frames < grid.share {
-            self.frames
-        } else {
-            grid.share
+    /// The most that a lane moves in one exchange.
+    const fn exchange(&self, shots: Shots) -> u64 {
+        match (self.chunks, shots) {
+            (Some((_, bulk)), Shots::One) => bulk.quads as u64,
+            (Some((_, bulk)), Shots::Two) => bulk.quads as u64 * self.fit.world().get() as u64,
+            (None, Shots::One) => self.fit.capacity() as u64,
+            (None, Shots::Two) => self.fit.two_shot_frames(),
+        }
+    }
+
+    /// How many exchanges lane 0 makes, which has at least as much to do as any other.
+    const fn exchanges(&self, shots: Shots) -> u64 {
+        let share = self.grid(shots).share;
+        let all = match self.chunks {
+            Some((quads, _)) => quads,
+            None => self.frames,
         };
-        match first.div_ceil(frames) {
+        let first = if all < share { all } else { share };
+        match first.div_ceil(self.exchange(shots)) {
             0 => 1,
             exchanges => exchanges,
         }
@@ -137,13 +204,13 @@ impl Work {
 }
 
 macro_rules! launched {
-    ($($algorithm:ident by $kernel:ident),+) => { $(
+    ($($algorithm:ident in $shots:ident),+) => { $(
         impl $algorithm {
             /// How the call is launched.
             #[must_use]
             #[inline]
             pub const fn grid(&self) -> Grid {
-                self.work.grid(Kernel::$kernel)
+                self.work.grid(Shots::$shots)
             }
 
             /// The lanes of the communicator, of which the call takes as many as its grid has blocks.
@@ -164,10 +231,10 @@ macro_rules! launched {
 }
 
 launched!(
-    DeviceAlone by OneShotPush,
-    DeviceHeaderOnly by OneShotPush,
-    OneShotPush by OneShotPush,
-    TwoShotPush by TwoShotPush
+    DeviceAlone in One,
+    DeviceHeaderOnly in One,
+    OneShotPush in One,
+    TwoShotPush in Two
 );
 
 macro_rules! crossing {
@@ -220,6 +287,7 @@ impl DeviceHeaderOnly {
                 frames: 0,
                 fit,
                 way: Some(proven),
+                chunks: None,
             },
         }
     }
@@ -248,11 +316,25 @@ impl OneShotPush {
         }
     }
 
+    /// The same in chunks.
+    #[inline]
+    pub(crate) const fn in_chunks(self, (payload, dtype): (Payload, Dtype), bulk: Bulk) -> OneShotPush {
+        let work = self.work.in_chunks((Elements::new(payload.elements()), dtype), bulk);
+        OneShotPush { work, ..self }
+    }
+
+    /// The most that a lane moves in one exchange: frames, or quads where chunks move.
+    #[must_use]
+    #[inline]
+    pub const fn exchange(&self) -> u64 {
+        self.work.exchange(Shots::One)
+    }
+
     /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.
     #[must_use]
     #[inline]
     pub const fn exchanges(&self) -> u64 {
-        self.work.exchanges(self.grid(), self.capacity() as u64)
+        self.work.exchanges(Shots::One)
     }
 }
 
@@ -279,17 +361,25 @@ impl TwoShotPush {
         }
     }
 
-    /// The most frames that a lane moves in one exchange: for each rank, the half of its slots that takes inputs.
+    /// The same in chunks.
+    #[inline]
+    pub(crate) const fn in_chunks(self, (payload, dtype): (Payload, Dtype), bulk: Bulk) -> TwoShotPush {
+        let work = self.work.in_chunks((Elements::new(payload.elements()), dtype), bulk);
+        TwoShotPush { work, ..self }
+    }
+
+    /// The most that a lane moves in one exchange: frames, for each rank the half of its slots that takes inputs; or quads where chunks
+    /// move.
     #[must_use]
     #[inline]
     pub const fn exchange(&self) -> u64 {
-        self.work.fit.two_shot_frames()
+        self.work.exchange(Shots::Two)
     }
 
     /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.
     #[must_use]
     #[inline]
     pub const fn exchanges(&self) -> u64 {
-        self.work.exchanges(self.grid(), self.exchange())
+        self.work.exchanges(Shots::Two)
     }
 }

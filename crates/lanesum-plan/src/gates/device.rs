@@ -17,6 +17,20 @@ const CAPACITY_MIN: u32 = 64;
 const CAPACITY_MAX: u64 = 1 << 21;
 /// The bytes of payload in a frame; 4 more are its tags.
 pub(crate) const FRAME: u64 = 12;
+/// The bytes that chunks are counted in.
+pub(crate) const QUAD: u64 = 16;
+/// The bytes of a chunk: long enough that its count costs little, short enough that the first is soon there.
+const CHUNK: u64 = 8 << 10;
+/// The most chunks of a shard that a lane moves in one exchange: kernels count each.
+const CHUNKS_MAX: u64 = 32;
+/// Chunks that a lane's writers may be ahead of what it has finished: more let one direction of the link run dry.
+const WINDOW: u32 = 4;
+/// The lanes that move chunks over one link, of all ranks that share it: fewer do not fill it, and more only begin later.
+const BULK_LANES: u32 = 32;
+/// The threads of a block that moves chunks: a warp for headers, for posting and for each word that is watched, and twelve that move.
+const BULK_THREADS: [u32; 2] = [15 * WARP, 16 * WARP];
+/// Areas for chunks take so many times the staging in each half of an inbox, whatever the number of ranks.
+const BULK: u64 = 4;
 
 /// Evidence: every rank has a GPU, the kernels serve this world, and so many lanes of it are resident together on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +40,23 @@ pub struct DeviceFit {
     threads: u32,
     world: WorldSize,
     crowd: u32,
+    /// Quads of a shard that a lane takes in one exchange; 0 where chunks do not fit.
+    bulk: u32,
+}
+
+/// How long messages are cut where a call moves chunks of raw bytes instead of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bulk {
+    /// The most lanes that a call takes, and of which an inbox has areas.
+    pub lanes: u32,
+    /// The 16-byte quads of a shard that a lane moves in one exchange; a multiple of `chunk`. In one shot the shard is the message.
+    pub quads: u32,
+    /// The quads of a chunk.
+    pub chunk: u32,
+    /// The chunks that a lane's writers may be ahead of what it has finished.
+    pub window: u32,
+    /// The threads of a block.
+    pub threads: u32,
 }
 
 impl DeviceFit {
@@ -65,6 +96,32 @@ impl DeviceFit {
         self.crowd
     }
 
+    /// How chunks are cut, where staging suffices for two of them a lane, and there are peers. Two ranks exchange chunks in one shot,
+    /// more in two.
+    #[must_use]
+    #[inline]
+    pub const fn bulk(&self) -> Option<Bulk> {
+        if self.bulk == 0 {
+            return None;
+        }
+        let most = BULK_THREADS[if self.world.get() == 2 { 0 } else { 1 }];
+        Some(Bulk {
+            lanes: self.bulk_lanes(),
+            quads: self.bulk,
+            chunk: (CHUNK / QUAD) as u32,
+            window: WINDOW,
+            threads: if self.threads < most { self.threads } else { most },
+        })
+    }
+
+    const fn bulk_lanes(&self) -> u32 {
+        let most = match BULK_LANES / self.crowd {
+            0 => 1,
+            most => most,
+        };
+        if self.lanes < most { self.lanes } else { most }
+    }
+
     /// The payload that all lanes together move in one exchange of one shot.
     pub(crate) const fn one_shot_exchange(&self) -> Bytes {
         Bytes::new(self.lanes as u64 * self.capacity as u64 * FRAME)
@@ -73,6 +130,18 @@ impl DeviceFit {
     /// The payload that all lanes together move in one exchange of two shots.
     pub(crate) const fn two_shot_exchange(&self) -> Bytes {
         Bytes::new(self.lanes as u64 * self.two_shot_frames() * FRAME)
+    }
+
+    /// The payload that all lanes together move in one exchange of chunks.
+    pub(crate) fn bulk_exchange(&self) -> Option<Bytes> {
+        let bulk = self.bulk()?;
+        let shards = match self.world.get() as u64 {
+            2 => 1,
+            world => world,
+        };
+        Some(Bytes::new(
+            u64::from(bulk.lanes) * u64::from(bulk.quads) * QUAD * shards,
+        ))
     }
 
     /// The frames that a lane moves in one exchange of two shots: every rank owns a shard of which each source fills half its
@@ -112,12 +181,22 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
     let threads = ranks()
         .map(|(_, gpu)| gpu.threads_per_block)
         .fold(THREADS_MAX[(world.get() - 1) % DEVICE_WORLD_MAX], u32::min);
-    Ok(DeviceFit {
+    let fit = DeviceFit {
         lanes: lanes as u32,
         capacity: (frames / lanes).min(CAPACITY_MAX) as u32 / CAPACITY_MIN * CAPACITY_MIN,
         threads: (threads / WARP * WARP).max(WARP),
         world,
         crowd: gpus.crowd().max(1) as u32,
+        bulk: 0,
+    };
+    let all = limits.staging.get().saturating_mul(BULK);
+    let chunks = all / world.get() as u64 / u64::from(fit.bulk_lanes()) / CHUNK;
+    Ok(DeviceFit {
+        bulk: match (world.get(), chunks) {
+            (0 | 1, _) | (_, 0 | 1) => 0,
+            (_, chunks) => (chunks.min(CHUNKS_MAX) * (CHUNK / QUAD)) as u32,
+        },
+        ..fit
     })
 }
 

@@ -1,4 +1,5 @@
-//! Which algorithm of GPUs carries a payload, by its length: found once by the cost model, looked up on every call.
+//! Which algorithm of GPUs carries a payload, by its length, and from where on in chunks: found once by the cost model, looked up on
+//! every call.
 
 use std::cmp::Ordering;
 
@@ -6,7 +7,7 @@ use super::crossing::Crossing;
 use crate::algorithm::{OneShotPush, TwoShotPush};
 use crate::cost::CostModel;
 use crate::digest::Digest;
-use crate::gates::{self, DeviceFit, Payload, Peers, Proven, Single};
+use crate::gates::{self, Bulk, DeviceFit, Payload, Peers, Proven, Single};
 use crate::{
     Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Gpus, Limits, Policy, Refusal,
     WorldSize,
@@ -21,7 +22,11 @@ pub(super) enum Footing {
 
 /// The algorithms that carry a payload, by length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Push(Crossing);
+pub(super) struct Push {
+    crossing: Crossing,
+    /// From this length on, chunks move.
+    chunks: Option<(Elements, Bulk)>,
+}
 
 impl Footing {
     pub(super) fn compile(
@@ -50,9 +55,20 @@ impl Footing {
     pub(super) const fn threshold(&self, dtype: Dtype) -> Option<Elements> {
         match self {
             Footing::Alone(..) => None,
-            Footing::Among(_, _, pushes) => match pushes[dtype as usize].0 {
+            Footing::Among(_, _, pushes) => match pushes[dtype as usize].crossing {
                 Crossing::OneShot | Crossing::TwoShot => None,
                 Crossing::From(elements) => Some(elements),
+            },
+        }
+    }
+
+    /// The length from which chunks move instead of frames, if there is one.
+    pub(super) const fn chunks(&self, dtype: Dtype) -> Option<Elements> {
+        match self {
+            Footing::Alone(..) => None,
+            Footing::Among(_, _, pushes) => match pushes[dtype as usize].chunks {
+                Some((elements, _)) => Some(elements),
+                None => None,
             },
         }
     }
@@ -66,10 +82,20 @@ impl Footing {
             .word(u64::from(fit.threads()));
         match self {
             Footing::Alone(..) => digest,
-            Footing::Among(_, _, pushes) => pushes.iter().fold(digest, |digest, push| match push.0 {
-                Crossing::OneShot => digest.word(1),
-                Crossing::TwoShot => digest.word(2),
-                Crossing::From(elements) => digest.word(3).word(elements.get()),
+            Footing::Among(_, _, pushes) => pushes.iter().fold(digest, |digest, push| {
+                let digest = match push.crossing {
+                    Crossing::OneShot => digest.word(1),
+                    Crossing::TwoShot => digest.word(2),
+                    Crossing::From(elements) => digest.word(3).word(elements.get()),
+                };
+                match push.chunks {
+                    None => digest.word(0),
+                    Some((elements, bulk)) => [bulk.lanes, bulk.quads, bulk.chunk, bulk.window]
+                        .into_iter()
+                        .fold(digest.word(1).word(elements.get()), |digest, word| {
+                            digest.word(u64::from(word))
+                        }),
+                }
             }),
         }
     }
@@ -78,7 +104,7 @@ impl Footing {
 impl Push {
     fn compile(policy: Policy, fit: DeviceFit, dtype: Dtype, model: CostModel) -> Push {
         let exchanges = [fit.one_shot_exchange(), fit.two_shot_exchange()];
-        Push(match policy.algorithm {
+        let crossing = match policy.algorithm {
             // A pin of an algorithm of the host leaves GPUs their choice.
             AlgorithmChoice::Auto
             | AlgorithmChoice::Only(
@@ -89,7 +115,11 @@ impl Push {
             ) => find(exchanges, dtype, model),
             AlgorithmChoice::Only(AlgorithmName::OneShotPush) => Crossing::OneShot,
             AlgorithmChoice::Only(AlgorithmName::TwoShotPush) => Crossing::TwoShot,
-        })
+        };
+        Push {
+            crossing,
+            chunks: chunks((crossing, fit), dtype, model),
+        }
     }
 
     #[inline]
@@ -99,17 +129,54 @@ impl Push {
         (payload, dtype): (Payload, Dtype),
         fit: DeviceFit,
     ) -> Algorithm {
-        let one_shot = match self.0 {
-            Crossing::OneShot => true,
-            Crossing::TwoShot => false,
-            Crossing::From(elements) => payload.elements() < elements.get(),
-        };
-        if one_shot {
-            Algorithm::OneShotPush(OneShotPush::new((peers, proven), (payload, dtype), fit))
-        } else {
-            Algorithm::TwoShotPush(TwoShotPush::new((peers, proven), (payload, dtype), fit))
+        let one_shot = || OneShotPush::new((peers, proven), (payload, dtype), fit);
+        let two_shot = || TwoShotPush::new((peers, proven), (payload, dtype), fit);
+        match self.chunks {
+            Some((elements, bulk)) if payload.elements() >= elements.get() => match peers.world().get() {
+                2 => Algorithm::OneShotPush(one_shot().in_chunks((payload, dtype), bulk)),
+                _ => Algorithm::TwoShotPush(two_shot().in_chunks((payload, dtype), bulk)),
+            },
+            Some(_) | None => match self.crossing {
+                Crossing::OneShot => Algorithm::OneShotPush(one_shot()),
+                Crossing::From(elements) if payload.elements() < elements.get() => Algorithm::OneShotPush(one_shot()),
+                Crossing::TwoShot | Crossing::From(_) => Algorithm::TwoShotPush(two_shot()),
+            },
         }
     }
+}
+
+/// Where chunks overtake the frames of the algorithm that runs there, if they are of the same: one shot of two ranks, two shots of more.
+fn chunks((crossing, fit): (Crossing, DeviceFit), dtype: Dtype, model: CostModel) -> Option<(Elements, Bulk)> {
+    let bulk = fit.bulk()?;
+    let two = fit.world().get() == 2;
+    let name = match (crossing, two) {
+        (Crossing::OneShot, true) => AlgorithmName::OneShotPush,
+        (Crossing::TwoShot | Crossing::From(_), false) => AlgorithmName::TwoShotPush,
+        (Crossing::TwoShot | Crossing::From(_), true) | (Crossing::OneShot, false) => return None,
+    };
+    let framed = match two {
+        true => fit.one_shot_exchange(),
+        false => fit.two_shot_exchange(),
+    };
+    let size = dtype.size() as u64;
+    let moved = fit.bulk_exchange()?;
+    let found = Crossing::find([framed.get() / size, moved.get() / size], |elements| {
+        let bytes = Bytes::new(elements.saturating_mul(size));
+        let frames = model
+            .predict_us(name, Buffers::Device, bytes, framed)
+            .unwrap_or(f64::INFINITY);
+        let chunks = model.predict_chunks_us(bytes, moved).unwrap_or(f64::INFINITY);
+        frames.total_cmp(&chunks) == Ordering::Less
+    });
+    let from = match (found, crossing) {
+        (Crossing::OneShot, _) => return None,
+        (Crossing::TwoShot, Crossing::From(least)) => least,
+        (Crossing::TwoShot, Crossing::OneShot | Crossing::TwoShot) => Elements::new(1),
+        // Before two shots pay, chunks do not.
+        (Crossing::From(from), Crossing::From(least)) => from.max(least),
+        (Crossing::From(from), Crossing::OneShot | Crossing::TwoShot) => from,
+    };
+    Some((from, bulk))
 }
 
 /// Where two shots overtake one shot, of which one exchange moves so many bytes.

@@ -248,17 +248,17 @@ fn staging_is_predicted_by_the_bytes_on_each_link_and_explained() {
         assert_eq!(explanation.path, Path::HostStaged);
         (explanation.chosen.unwrap(), explanation.predicted_us.unwrap())
     };
-    // A launch of 2 us, a hop of 2.3, 57,344 bytes of frames at 27 GB/s, and the adding.
+    // A launch of 2 us, a hop of 2.3, 57,344 bytes of frames at 25 GB/s, and the adding.
     let (name, own_link) = predicted(2, 2, 21_504);
     assert_eq!(name, AlgorithmName::OneShotPush);
     assert!(
-        (own_link - (2.0 + 2.3 + 57_344.0 / 27_000.0 + 0.086)).abs() < 0.001,
+        (own_link - (2.0 + 2.3 + 57_344.0 / 25_000.0 + 0.086)).abs() < 0.001,
         "{own_link}"
     );
     // Two ranks on one GPU push twice as much over its link.
     let (_, shared_link) = predicted(2, 1, 21_504);
     assert!(
-        (shared_link - own_link - 57_344.0 / 27_000.0).abs() < 0.001,
+        (shared_link - own_link - 57_344.0 * (2.0 / 30_000.0 - 1.0 / 25_000.0)).abs() < 0.001,
         "{shared_link}"
     );
     // From three ranks on, two shots move fewer bytes for one hop more: the sooner, the more ranks there are or share a link.
@@ -273,7 +273,7 @@ fn staging_is_predicted_by_the_bytes_on_each_link_and_explained() {
     let own_links = [3, 4, 5, 8].map(|ranks| from(ranks, ranks));
     assert_eq!(
         (own_links, [3, 4, 5, 8].map(|ranks| from(ranks, 1))),
-        ([66, 29, 18, 8], [22, 7, 3, 1])
+        ([62, 27, 17, 7], [25, 8, 4, 1])
     );
     // MIG instances are GPUs of their own in one slot, with one link.
     let mut sliced = staging(2, 2);
@@ -294,7 +294,7 @@ fn staging_is_predicted_by_the_bytes_on_each_link_and_explained() {
     );
     let text = with_gpus(2, staging(2, 1)).explain(&device(21_504)).to_string();
     for line in [
-        "  runs one_shot_push on engine cuda, path host_staged, 1 epoch, predicted 8.63 us",
+        "  runs one_shot_push on engine cuda, path host_staged, 1 epoch, predicted 8.21 us",
         "  not by path peer: the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
         "  peer_access    no       the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
         "  host_staging   yes      proven for 2 ordered pairs of ranks",

@@ -125,7 +125,7 @@ fn the_first_poll_across_a_bus_waits_for_the_bytes() {
     assert_eq!(pause(4, 2, TwoShotPush, 21_504), 300 + 1_654);
     assert_eq!(pause(2, 2, OneShotPush, 0), 300);
     // Of a message of many exchanges the first counts.
-    assert_eq!(pause(2, 2, OneShotPush, 1 << 40), 300 + 32 * 2_688 * 16 / 52);
+    assert_eq!(pause(4, 4, OneShotPush, 1 << 40), 300 + 32 * 2_688 * 3 * 16 / 52);
     let peer = pinned(OneShotPush, Limits::default()).decide(&request(Dtype::Bf16, 21_504, Buffers::Device));
     assert_eq!(peer.unwrap().grid().unwrap().pause_ns, 0);
 }
@@ -151,6 +151,45 @@ fn an_exchange_of_two_shots_moves_half_a_capacity_for_each_rank() {
     assert_eq!(one(u64::MAX / 6), (u64::MAX / 30).next_multiple_of(32).div_ceil(64));
 }
 
+/// Through host memory long messages move in chunks, from where the model says so: sooner where ranks share a link.
+#[test]
+fn long_messages_across_a_bus_move_in_chunks() {
+    let plan = |ranks, gpus, choice| compiled(ranks, Some(staging(ranks, gpus)), choice, Limits::default()).unwrap();
+    let from = |ranks, gpus, choice| {
+        plan(ranks, gpus, choice)
+            .chunks_from(Dtype::Bf16)
+            .map(|from| from.get() * 2 / 1024)
+    };
+    let (auto, only) = (AlgorithmChoice::Auto, AlgorithmChoice::Only);
+    assert_eq!(from(2, 2, auto), Some(229));
+    assert_eq!(from(2, 1, auto), Some(220));
+    assert_eq!(from(2, 1, only(AlgorithmName::OneShotPush)), Some(220));
+    // Chunks of two ranks go in one shot, and those of more in two.
+    assert_eq!(from(2, 1, only(AlgorithmName::TwoShotPush)), None);
+    assert_eq!(from(4, 1, only(AlgorithmName::OneShotPush)), None);
+    assert_eq!(from(4, 1, auto), from(4, 1, only(AlgorithmName::TwoShotPush)));
+    let peer = compiled(2, Some(gpus(2, 2)), auto, Limits::default()).unwrap();
+    assert_eq!(peer.chunks_from(Dtype::Bf16), None);
+
+    let shape = |ranks, gpus, elements| {
+        let plan = plan(ranks, gpus, auto);
+        let decided = plan.decide(&request(Dtype::Bf16, elements, Buffers::Device)).unwrap();
+        let (grid, ..) = launched(&decided).unwrap();
+        (decided.name(), grid.kernel, grid.blocks, grid.share, grid.threads)
+    };
+    use AlgorithmName::{OneShotPush, TwoShotPush};
+    assert_eq!(shape(2, 1, 1 << 17), (OneShotPush, Kernel::Chunks, 16, 1_024, 480));
+    assert_eq!(shape(2, 1, 1 << 19), (OneShotPush, Kernel::Chunks, 16, 4_096, 480));
+    assert_eq!(shape(2, 1, 1 << 23), (OneShotPush, Kernel::Chunks, 16, 65_536, 480));
+    assert_eq!(shape(8, 1, 1 << 19), (TwoShotPush, Kernel::Chunks, 4, 16_384, 512));
+    // 32 lanes fill a link.
+    assert_eq!(shape(2, 2, 1 << 19), (OneShotPush, Kernel::Chunks, 32, 2_048, 480));
+    // The smallest staging has no room for chunks of eight ranks.
+    let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
+    let plan = compiled(8, Some(staging(8, 1)), auto, smallest).unwrap();
+    assert_eq!(plan.chunks_from(Dtype::Bf16), None);
+}
+
 /// A request for so many frames.
 fn frames(count: u64) -> Request {
     request(Dtype::F16, count * 6, Buffers::Device)
@@ -163,7 +202,7 @@ fn launched(decided: &Algorithm) -> Option<(Grid, u32, u32, (u64, u64))> {
         Algorithm::DeviceAlone(alone) => Some((alone.grid(), alone.lanes(), alone.capacity(), (u64::MAX, 1))),
         Algorithm::DeviceHeaderOnly(header) => Some((header.grid(), header.lanes(), header.capacity(), (1, 1))),
         Algorithm::OneShotPush(push) => {
-            let exchanges = (push.exchanges(), push.capacity().into());
+            let exchanges = (push.exchanges(), push.exchange());
             Some((push.grid(), push.lanes(), push.capacity(), exchanges))
         }
         Algorithm::TwoShotPush(push) => {
@@ -197,7 +236,8 @@ proptest! {
             return Ok(());
         };
         let (grid, lanes, capacity, (exchanges, moved)) = launched(&decided).unwrap();
-        let frames = elements.div_ceil(12 / dtype.size() as u64);
+        let unit = if grid.kernel == Kernel::Chunks { 16 } else { 12 };
+        let frames = elements.div_ceil(unit / dtype.size() as u64);
         prop_assert!((1..=lanes).contains(&grid.blocks) && lanes <= 32);
         prop_assert!((32..=768).contains(&grid.threads) && grid.threads % 32 == 0);
         prop_assert!(capacity >= 64 && capacity % 64 == 0);
@@ -210,6 +250,11 @@ proptest! {
         let (row, rows) = match grid.kernel {
             Kernel::OneShotPush => (1, u64::from(capacity)),
             Kernel::TwoShotPush => (ranks, u64::from(capacity) / 2),
+            // Whole chunks.
+            Kernel::Chunks => {
+                prop_assert!(!grid.once && grid.pause_ns == 0);
+                (512, u64::MAX)
+            }
         };
         prop_assert!(grid.share % row == 0);
         prop_assert!(!grid.once || (u64::from(grid.threads) > grid.share / row && grid.share / row <= rows));

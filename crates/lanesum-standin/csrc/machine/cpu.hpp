@@ -31,7 +31,7 @@ struct Entry {
 
 }  // namespace standin
 
-#define LANESUM_KERNEL(name, parameters) LANESUM_KERNEL_(name, parameters)
+#define LANESUM_KERNEL(name, parameters, threads) LANESUM_KERNEL_(name, parameters)
 #define LANESUM_KERNEL_(name, parameters)                                                                                \
     static void name(const parameters& launch);                                                                         \
     static const standin::Entry name##_entry(                                                                           \
@@ -51,6 +51,17 @@ inline u64 broadcast(u64 word) {
     barrier();
     return shared;
 }
+// A block of 64 fibers has eight roles.
+#define LANESUM_ROLE 8
+inline u32* block_words() {
+    alignas(16) static thread_local u32 words[LANESUM_BLOCK_WORDS];
+    return words;
+}
+inline void raise(u32* word, u32 more) {
+    *word += more;
+    ++standin::here->stores;
+}
+inline u32 seen(const u32* word) { return *word; }
 inline void spin_hint() { standin::spin(); }
 
 inline u64 clock_ns() {
@@ -77,6 +88,8 @@ inline void store_pair(u64* to, Pair pair) {
     store_relaxed(to, pair.first);
     store_relaxed(to + 1, pair.second);
 }
+inline Pair load_bulk(const u64* from) { return load_pair(from); }
+inline void store_bulk(u64* to, Pair pair) { store_pair(to, pair); }
 inline u64 fetch_or(u64* word, u64 bits) {
     void* place = standin::target(word, 8, bits);
     return place ? __atomic_fetch_or(static_cast<u64*>(place), bits, __ATOMIC_RELAXED) : 0;
@@ -91,5 +104,7 @@ inline Word read(const void* from) {
 }
 template <typename Word>
 inline void write(void* to, Word word) {
-    if (void* place = standin::target(to, sizeof(Word), word)) *static_cast<Word*>(place) = word;
+    u64 start = 0;
+    __builtin_memcpy(&start, &word, sizeof word < 8 ? sizeof word : 8);
+    if (void* place = standin::target(to, sizeof(Word), start)) *static_cast<Word*>(place) = word;
 }

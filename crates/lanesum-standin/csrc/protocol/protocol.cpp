@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "chunks.cuh"
 #include "two_shot_push.cuh"
 
 namespace {
@@ -19,6 +20,12 @@ const u32 LANES = 2, CAPACITY = 8;
 // Bytes of a lane in a half of a region, with its header; words of a region.
 const u32 LANE_BYTES = (1 + CAPACITY) * FRAME_BYTES;
 const u64 REGION = 2 * LANES * LANE_BYTES / 8;
+
+// Of the areas for chunks, in quads: of a lane's shard, and of a chunk.
+const u32 BULK_QUADS = 6, CHUNK = 2;
+const u32 BULK_LANE_BYTES = BULK_QUADS * 16;
+// Words of all areas of an inbox.
+const u64 BULK = 2 * LANES * (LANESUM_LINE_BYTES + W * BULK_LANE_BYTES) / 8;
 
 // Elements of a call, some exchanges for each lane; a frame has three.
 const u32 MOST = 160;
@@ -114,20 +121,50 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     return launch;
 }
 
+// The same as chunks.
+Launch chunked(Job& job, u32 number, u64 call) {
+    Launch launch = launch_of(job, number, call);
+    const u32 quads = static_cast<u32>((launch.elements + 3) / 4);
+    launch.share = (quads + LANES - 1) / LANES;
+    launch.tail = quads > launch.share ? quads - launch.share : 0;
+    const u32 plain = job.ranks[number].offset == 0 ? static_cast<u32>(launch.elements / 4) : 0;
+    launch.plain_share = plain < launch.share ? plain : launch.share;
+    launch.plain_tail = plain > launch.share ? plain - launch.share : 0;
+    launch.once = 0;
+    launch.kind = F32 << 4 | SUM;
+    launch.bulk = sizeof(Inbox) + W * REGION * 8;
+    launch.bulk_half_bytes = LANES * BULK_LANE_BYTES;
+    launch.bulk_lane_bytes = BULK_LANE_BYTES;
+    launch.bulk_lanes = LANES;
+    launch.bulk_quads = BULK_QUADS;
+    launch.chunk = CHUNK;
+    launch.window = 1 + call % 2;
+    return launch;
+}
+
+void run_call(Job& job, u32 number, u64 call) {
+    const u64 chance = call * 2246822519ull >> 7;
+    // Chunks take a thread for each role.
+    if (job.threads >= 8 && (chance >> 1 & 1) != 0) {
+        if (chance & 1) return run_chunks<Chunks<W, true>, W>(chunked(job, number, call));
+        return run_chunks<Chunks<W, false>, W>(chunked(job, number, call));
+    }
+    const Launch launch = launch_of(job, number, call);
+    if (chance & 1) return run<TwoShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+    run<OneShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+}
+
 // A thread of a block of a rank, for all calls.
 void run_thread(Job& job, u32 number, u32 block, u32 thread) {
     Rank& rank = job.ranks[number];
-    here = {thread, job.threads, block, LANES, &rank.blocks[block], 0, (number * LANES + block) * job.threads + thread};
+    here = {thread, job.threads, block, LANES, &rank.blocks[block], 0, (number * LANES + block) * job.threads + thread, {}, 0, false};
     const bool first = block == 0 && thread == 0;
     for (u64 call = 0; call < job.calls; ++call) {
         if (first) fill(rank, number, call);
         pthread_barrier_wait(&rank.between);
-        const Launch launch = launch_of(job, number, call);
-        if (call * 2246822519ull >> 7 & 1) {
-            run<TwoShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
-        } else {
-            run<OneShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
-        }
+        run_call(job, number, call);
+        // The end of a kernel.
+        fence_system();
         pthread_barrier_wait(&rank.between);
         if (first) check(rank, number, call);
     }
@@ -136,7 +173,7 @@ void run_thread(Job& job, u32 number, u32 block, u32 thread) {
 void set_up(Job& job, u64 deadline_ms) {
     for (u32 number = 0; number < W; ++number) {
         Rank& rank = job.ranks[number];
-        rank.inbox.resize(sizeof(Inbox) / 8 + W * REGION);
+        rank.inbox.resize(sizeof(Inbox) / 8 + W * REGION + BULK);
         if (number % 2 == 1) rank.apart.resize(REGION);
         rank.buffer.resize(MOST * 4 + 4);
         rank.offset = number % 3;

@@ -127,11 +127,13 @@ impl Stage<'_> {
                 kind: Kind::Lanesum,
                 variant: None,
             }];
+            let chunks_from = self.communicator.plan().chunks_from(T::DTYPE);
+            let in_chunks = chunks_from.is_some_and(|from| patterns.elements() as u64 >= from.get());
             for (kind, variant) in Kind::VARIANTS {
-                match (applies(kind, ran), unguarded, &effort.without_variants) {
+                match (applies(kind, ran, in_chunks), unguarded, &effort.without_variants) {
                     (false, _, _) => point
                         .missing
-                        .push((kind, "guards are left out of one_shot_push alone".into())),
+                        .push((kind, "guards are left out of one_shot_push with frames alone".into())),
                     (true, None, _) => point.missing.push((kind, "it is built for bf16 alone".into())),
                     (true, Some(_), Some(reason)) => point.missing.push((kind, reason.clone())),
                     (true, Some(unguarded), None) => planned.push(Planned {
@@ -238,9 +240,9 @@ impl Stage<'_> {
     }
 }
 
-/// Floors belong to every algorithm; the guards that are left out are those of one shot.
-fn applies(kind: Kind, ran: Ran) -> bool {
-    !kind.sums() || ran.algorithm == AlgorithmName::OneShotPush
+/// Floors belong to every algorithm; the guards that are left out are those of one shot with frames.
+fn applies(kind: Kind, ran: Ran, in_chunks: bool) -> bool {
+    !kind.sums() || (ran.algorithm == AlgorithmName::OneShotPush && !in_chunks)
 }
 
 /// Why there are no kernels of the bench, where there are none.
