@@ -145,6 +145,10 @@ impl Staged {
             (Way::HostStaged { .. }, None) | (Way::Peer, _) => Areas::default(),
         };
         self.bytes = frames.max(self.areas.end(self.world.get()));
+        if matches!(way, Way::HostStaged { .. }) && self.fit.crowd() > 2 {
+            // Many on one link: who starts early only polls across it in vain.
+            self.headway = Headway::None;
+        }
         let (own, offer, descriptor) = match way {
             Way::Peer => match Inbox::create(&self.device, self.bytes) {
                 Err(error) if error.is_refusal() => return Ok(Opened::Unshared(error)),

@@ -49,7 +49,7 @@
 //! two ranks on one link 30 GB/s in each direction (13.8 us for 128 KiB, 26 for 256), and of one rank on its own link 25 (9.4 and 16.4). Ranks that share a GPU share its link. How much the
 //! host's memory carries is not counted. Chunks are pushed and taken up at once, which brings 36.5 GB/s of payload each way where frames
 //! bring 22, but the first of them must be written, told and found before anything flows: together that is 25 us for 256 KiB of two ranks
-//! on one link and 71 for 1 MiB, and 193 and 446 us for 1 MiB of four and eight.
+//! on one link and 71 for 1 MiB, 191 and 420 us for 1 MiB of four and eight, and 44 for 1 MiB of two with a link each.
 //!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
 //! and a rate of its own, chosen so that the crossings are those measured on an H200 (near 300 KiB for four ranks and 80 for eight), and
@@ -86,7 +86,7 @@ const HOST_STORE_US: f64 = 1.0 / 30_000.0;
 /// The same of one rank, which alone does not fill a link with frames.
 const HOST_RANK_STORE_US: f64 = 1.0 / 25_000.0;
 /// Until chunks through host memory flow both ways, beside the hops, and more of it for each rank on the link, in microseconds.
-const HOST_CHUNKS_US: [f64; 2] = [4.5, 1.6];
+const HOST_CHUNKS_US: [f64; 2] = [8.0, 1.25];
 /// One byte of a rank that flows in chunks up to host memory, or down from it, in microseconds.
 const HOST_CHUNK_US: f64 = 1.0 / 36_500.0;
 /// From a store to host memory to the first poll that can find it, beside its bytes, in nanoseconds.

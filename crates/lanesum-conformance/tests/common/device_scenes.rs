@@ -49,7 +49,7 @@ pub fn in_chunks(scenes: impl FnOnce()) {
 pub fn varied(round: usize) -> Shape {
     let lengths = match CHUNKS.get() {
         false => [33, 5000, 20_000],
-        true => [130_001, 150_000, 700_000],
+        true => [190_001, 200_000, 700_000],
     };
     Shape {
         dtype: Dtype::ALL[round % 3],

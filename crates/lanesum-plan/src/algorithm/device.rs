@@ -12,6 +12,10 @@ use crate::{Dtype, Elements, Path};
 /// awaits the header, a block of 256 threads that have one each in one shot, and of 128 in two.
 const ROWS_PER_LANE: [u64; 2] = [255, 127];
 
+/// The lanes that chunks are spread over first, and the quads that each must have before there are more.
+const LANES_OF_CHUNKS: u64 = 16;
+const QUADS_OF_MORE_LANES: u64 = 4096;
+
 /// How often bytes travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shots {
@@ -81,10 +85,16 @@ impl Work {
         }
     }
 
-    /// Whole chunks for each lane but the last, on as many lanes as have some: with fewer the link is not full.
+    /// Whole chunks for each lane but the last. As many lanes as have some, up to those that fill a link; more where each has enough to
+    /// make up for the later start of all.
     const fn grid_of_chunks(quads: u64, bulk: Bulk) -> Grid {
-        let chunk = bulk.chunk as u64;
-        let share = match quads.div_ceil(bulk.lanes as u64).div_ceil(chunk) {
+        let (chunk, most) = (bulk.chunk as u64, bulk.lanes as u64);
+        let lanes = match quads / QUADS_OF_MORE_LANES {
+            few if few < LANES_OF_CHUNKS => LANES_OF_CHUNKS,
+            lanes => lanes,
+        };
+        let lanes = if lanes < most { lanes } else { most };
+        let share = match quads.div_ceil(lanes).div_ceil(chunk) {
             0 => chunk,
             chunks => chunks.saturating_mul(chunk),
         };

@@ -161,9 +161,9 @@ fn long_messages_across_a_bus_move_in_chunks() {
             .map(|from| from.get() * 2 / 1024)
     };
     let (auto, only) = (AlgorithmChoice::Auto, AlgorithmChoice::Only);
-    assert_eq!(from(2, 2, auto), Some(229));
-    assert_eq!(from(2, 1, auto), Some(220));
-    assert_eq!(from(2, 1, only(AlgorithmName::OneShotPush)), Some(220));
+    assert_eq!(from(2, 2, auto), Some(348));
+    assert_eq!(from(2, 1, auto), Some(300));
+    assert_eq!(from(2, 1, only(AlgorithmName::OneShotPush)), Some(300));
     // Chunks of two ranks go in one shot, and those of more in two.
     assert_eq!(from(2, 1, only(AlgorithmName::TwoShotPush)), None);
     assert_eq!(from(4, 1, only(AlgorithmName::OneShotPush)), None);
@@ -178,12 +178,13 @@ fn long_messages_across_a_bus_move_in_chunks() {
         (decided.name(), grid.kernel, grid.blocks, grid.share, grid.threads)
     };
     use AlgorithmName::{OneShotPush, TwoShotPush};
-    assert_eq!(shape(2, 1, 1 << 17), (OneShotPush, Kernel::Chunks, 16, 1_024, 480));
+    assert_eq!(shape(2, 1, 1 << 18), (OneShotPush, Kernel::Chunks, 16, 2_048, 480));
     assert_eq!(shape(2, 1, 1 << 19), (OneShotPush, Kernel::Chunks, 16, 4_096, 480));
     assert_eq!(shape(2, 1, 1 << 23), (OneShotPush, Kernel::Chunks, 16, 65_536, 480));
     assert_eq!(shape(8, 1, 1 << 19), (TwoShotPush, Kernel::Chunks, 4, 16_384, 512));
-    // 32 lanes fill a link.
-    assert_eq!(shape(2, 2, 1 << 19), (OneShotPush, Kernel::Chunks, 32, 2_048, 480));
+    // A rank that has a link to itself takes more lanes for more.
+    assert_eq!(shape(2, 2, 1 << 19), (OneShotPush, Kernel::Chunks, 16, 4_096, 480));
+    assert_eq!(shape(2, 2, 1 << 20), (OneShotPush, Kernel::Chunks, 32, 4_096, 480));
     // The smallest staging has no room for chunks of eight ranks.
     let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
     let plan = compiled(8, Some(staging(8, 1)), auto, smallest).unwrap();
