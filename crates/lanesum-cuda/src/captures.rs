@@ -15,7 +15,7 @@ const NUMBER: u32 = u32::MAX >> 1;
 #[derive(Debug, Clone)]
 pub(crate) struct Last {
     pub(crate) stream: RawStream,
-    /// Of a block; 0 if it was not enqueued.
+    /// Of a block; 0 if it is not enqueued yet, and behind an event.
     pub(crate) threads: u32,
     pub(crate) _keep: Option<Stream>,
 }

@@ -12,7 +12,7 @@ use crate::captures::{Captures, Last};
 use crate::counters::DeviceCounters;
 use crate::device::{Device, await_device};
 use crate::error::CudaError;
-use crate::launch::{Entry, launch};
+use crate::launch::{Entry, Launcher, launch};
 use crate::layout::{self, Launch};
 use crate::program::Program;
 use crate::retired;
@@ -41,6 +41,7 @@ pub struct Engine {
     pub(crate) captures: RefCell<Captures>,
     /// Whether the lanes are closed: whatever runs from then on writes NaN.
     pub(crate) closed: Cell<bool>,
+    pub(crate) launcher: Launcher,
 }
 
 /// The memory of a call on one rank, and the stream that orders it.
@@ -125,6 +126,7 @@ impl Engine {
             last: RefCell::new(None),
             captures: RefCell::new(Captures::default()),
             closed: Cell::new(false),
+            launcher: Launcher::new(),
         };
         engine.set_deadline(deadline);
         engine

@@ -387,7 +387,10 @@ impl Engine {
             Admission::Eager => self.last.borrow().as_ref().map(|last| last.threads),
             Admission::Captured { .. } => self.captures.borrow().last().map(|last| last.threads),
         };
-        Ok(self.staged()?.headway.start(threads, before.unwrap_or(0)))
+        // What is ahead in the stream may be another communicator's; or the event behind a call on another one.
+        let own = self.launcher.was_last(self.device().ordinal());
+        let before = before.filter(|&threads| own && threads != 0);
+        Ok(self.staged()?.headway.start(threads, before))
     }
 
     #[inline]

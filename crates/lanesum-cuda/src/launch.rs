@@ -1,6 +1,7 @@
 //! How a kernel gets onto a stream, and when it may start.
 
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use lanesum_plan::DeviceFit;
 
@@ -53,28 +54,52 @@ impl Headway {
         Self::beside_others(fit, device.facts().multiprocessors)
     }
 
-    /// No call that waits for its turn may keep one from running that it waits for. A GPU with one rank has all blocks of a call before any
-    /// of the next. Where ranks share it, those of one rank's next call must leave room for those of another's present one. There are two
-    /// calls of each rank at most, and of each no more blocks than make one for every multiprocessor over all ranks. Two calls of each have
+    /// No call that waits for its turn may keep one from running that it waits for. There are two calls of each rank at most, and of each
+    /// no more blocks than make one for every multiprocessor over all ranks. Where ranks share a GPU, those of one rank's next call must
+    /// leave room for those of another's present one; where a GPU has one rank, for those of another communicator's. Two calls of each have
     /// room if there are twice as many multiprocessors; or if two blocks have room on each, which is so for blocks of half of the threads
     /// that kernels are compiled for: their registers suffice for one of all.
     fn beside_others(fit: &DeviceFit, multiprocessors: u32) -> Self {
         let two_of_each = 2 * u64::from(fit.lanes()) * u64::from(fit.crowd());
-        if fit.crowd() == 1 || two_of_each <= u64::from(multiprocessors) {
+        if two_of_each <= u64::from(multiprocessors) {
             Self::All
         } else {
             Self::Narrow(fit.threads() / 2)
         }
     }
 
-    /// When a kernel starts that comes behind one of so many threads a block; behind none if 0.
+    /// When a kernel starts that comes behind one of so many threads a block; `None` if that is not known, as behind a call of another
+    /// communicator.
     #[inline]
-    pub(crate) fn start(self, threads: u32, before: u32) -> Start {
-        match self {
-            Self::All => Start::Early,
-            Self::Narrow(most) if threads.max(before) <= most => Start::Early,
-            Self::Narrow(_) | Self::None => Start::InTurn,
+    pub(crate) fn start(self, threads: u32, before: Option<u32>) -> Start {
+        match (self, before) {
+            (Self::All, _) => Start::Early,
+            (Self::Narrow(most), Some(before)) if threads.max(before) <= most => Start::Early,
+            (Self::Narrow(_) | Self::None, _) => Start::InTurn,
         }
+    }
+}
+
+/// A communicator among those of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Launcher(u64);
+
+/// Who has last launched a call on each device, by ordinal; 0 is nobody. Devices of the same place count as one, which only makes calls
+/// start in their turn.
+static LAST: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+impl Launcher {
+    /// One that there was not before.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Launches on a device: whether nobody else of this process did so since the last time. It says nothing of memory.
+    #[inline]
+    pub(crate) fn was_last(self, ordinal: usize) -> bool {
+        let place = LAST.get(ordinal % LAST.len());
+        place.is_some_and(|place| place.swap(self.0, Ordering::Relaxed) == self.0)
     }
 }
 
@@ -157,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_share_a_gpu_need_room_for_two_calls_of_each() {
+    fn two_calls_of_each_need_room() {
         let headway = |ranks: usize, distinct: usize, multiprocessors| {
             let gpu = |rank: usize| RankGpu {
                 uuid: (rank % distinct).to_string(),
@@ -177,11 +202,13 @@ mod tests {
             let fit = device_fit(Limits::default(), Some(&gpus), world).expect("a GPU for each");
             Headway::beside_others(&fit, multiprocessors)
         };
-        assert_eq!(headway(2, 2, 8), Headway::All);
+        assert_eq!(headway(2, 2, 132), Headway::All);
+        assert_eq!(headway(2, 2, 64), Headway::All);
         assert_eq!(headway(2, 1, 132), Headway::All);
         assert_eq!(headway(2, 1, 128), Headway::All);
-        // 32 lanes each, of up to 768 threads.
+        // 32 lanes each, of up to 768 threads: beside those of others, and of another communicator.
         assert_eq!(headway(2, 1, 127), Headway::Narrow(384));
+        assert_eq!(headway(2, 2, 63), Headway::Narrow(384));
         assert_eq!(headway(4, 1, 132), Headway::Narrow(384));
         assert_eq!(headway(8, 1, 132), Headway::Narrow(256));
     }
@@ -189,11 +216,20 @@ mod tests {
     #[test]
     fn narrow_calls_start_early_behind_narrow_ones() {
         let headway = Headway::Narrow(256);
-        assert_eq!(headway.start(256, 0), Start::Early);
-        assert_eq!(headway.start(32, 256), Start::Early);
-        assert_eq!(headway.start(288, 256), Start::InTurn);
-        assert_eq!(headway.start(32, 288), Start::InTurn);
-        assert_eq!(Headway::All.start(768, 768), Start::Early);
-        assert_eq!(Headway::None.start(32, 32), Start::InTurn);
+        assert_eq!(headway.start(256, Some(32)), Start::Early);
+        assert_eq!(headway.start(32, Some(256)), Start::Early);
+        assert_eq!(headway.start(288, Some(256)), Start::InTurn);
+        assert_eq!(headway.start(32, Some(288)), Start::InTurn);
+        assert_eq!(headway.start(32, None), Start::InTurn);
+        assert_eq!(Headway::All.start(768, None), Start::Early);
+        assert_eq!(Headway::None.start(32, Some(32)), Start::InTurn);
+    }
+
+    #[test]
+    fn who_launches_learns_whether_another_did() {
+        // A device of no other test.
+        let (one, other) = (Launcher::new(), Launcher::new());
+        assert!(!one.was_last(15) && one.was_last(15));
+        assert!(!other.was_last(15) && !one.was_last(15) && one.was_last(15));
     }
 }

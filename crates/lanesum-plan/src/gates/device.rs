@@ -29,6 +29,8 @@ const WINDOW: u32 = 4;
 const BULK_LANES: u32 = 32;
 /// The threads of a block that moves chunks: a warp for headers, for posting and for each word that is watched, and twelve that move.
 const BULK_THREADS: [u32; 2] = [15 * WARP, 16 * WARP];
+/// The fewest warps that have all roles.
+const ROLES: u32 = 8;
 /// Areas for chunks take so many times the staging in each half of an inbox, whatever the number of ranks.
 const BULK: u64 = 4;
 
@@ -189,11 +191,15 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
         crowd: gpus.crowd().max(1) as u32,
         bulk: 0,
     };
+    // Of the stand-in's blocks, eight threads are a warp.
+    let warps = |gpu: &crate::RankGpu| fit.threads / if gpu.stand_in { WARP / 4 } else { WARP };
+    let has_roles = ranks().all(|(_, gpu)| warps(gpu) >= ROLES);
     let all = limits.staging.get().saturating_mul(BULK);
     let chunks = all / world.get() as u64 / u64::from(fit.bulk_lanes()) / CHUNK;
     Ok(DeviceFit {
         bulk: match (world.get(), chunks) {
             (0 | 1, _) | (_, 0 | 1) => 0,
+            _ if !has_roles => 0,
             (_, chunks) => (chunks.min(CHUNKS_MAX) * (CHUNK / QUAD)) as u32,
         },
         ..fit

@@ -185,6 +185,18 @@ fn long_messages_across_a_bus_move_in_chunks() {
     // A rank that has a link to itself takes more lanes for more.
     assert_eq!(shape(2, 2, 1 << 19), (OneShotPush, Kernel::Chunks, 16, 4_096, 480));
     assert_eq!(shape(2, 2, 1 << 20), (OneShotPush, Kernel::Chunks, 32, 4_096, 480));
+    // Blocks must have a warp for each role.
+    let bulk = |threads_per_block| {
+        let gpu = |rank| RankGpu {
+            threads_per_block,
+            stand_in: false,
+            ..gpu(rank, 132)
+        };
+        fit(Limits::default(), &[gpu(0), gpu(1)]).bulk()
+    };
+    assert_eq!(bulk(1024).map(|bulk| bulk.threads), Some(480));
+    assert_eq!(bulk(256).map(|bulk| bulk.threads), Some(256));
+    assert_eq!(bulk(255), None);
     // The smallest staging has no room for chunks of eight ranks.
     let smallest = Limits::new(Bytes::new(4096), Bytes::new(0)).unwrap();
     let plan = compiled(8, Some(staging(8, 1)), auto, smallest).unwrap();
