@@ -129,7 +129,7 @@ fn running_ahead_of_headers_is_noticed() {
 
 #[test]
 fn a_count_that_overtakes_its_chunks_is_noticed() {
-    is_noticed_in_chunks("UNFENCED_COUNT", &[DATA_RACE]);
+    is_noticed_in_chunks("UNFENCED_COUNT", &[DATA_RACE, WRONG_SUM]);
 }
 
 #[test]
@@ -140,5 +140,5 @@ fn chunks_that_nobody_awaits_are_noticed() {
 /// In place, what is still to be written for others is overwritten.
 #[test]
 fn output_before_input_was_read_is_noticed() {
-    is_noticed_in_chunks("EARLY_OUTPUT", &[DATA_RACE]);
+    is_noticed_in_chunks("EARLY_OUTPUT", &[DATA_RACE, WRONG_SUM]);
 }
