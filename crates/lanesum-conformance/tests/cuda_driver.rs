@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use common::joiner::{self, JOIN, Job, REPLAYS, Told};
+use common::joiner::{self, JOIN, Job, REPLAYS, Short, Told};
 use common::{driver, harness};
 use lanesum_plan::{Path, PathChoice};
 use lanesum_standin::{Config, Lie, StandIn};
@@ -90,6 +90,7 @@ impl Machines {
             path: PathChoice::Auto,
             calls: 4,
             threads: false,
+            short: Short::None,
         }
     }
 
@@ -475,6 +476,17 @@ fn calls_start_early_where_that_is_safe_and_nowhere_else() {
         went_well(&machines.alone(&config));
     }
     machines.together(&[refusing(), refusing()]).iter().for_each(is_early);
+    // Without that room: short calls behind one another, but not behind those of another communicator, which may have long ones.
+    let short = |short| {
+        let machine = machines.write(&refusing().multiprocessors(63));
+        let job = Job {
+            short,
+            ..machines.job(0, 1)
+        };
+        joiner::start(&job, &machine).end(&format!("{short:?}"))
+    };
+    is_early(&short(Short::Own));
+    went_well(&short(Short::ByTurns));
     // Ranks that share a device, which has room for two calls of each, or for one.
     let sharing = |multiprocessors| {
         let machine = machines.write(&refusing().multiprocessors(multiprocessors));

@@ -51,7 +51,8 @@ impl Headway {
         if !awaits(target) || device.driver().version() < FIRST_CAPTURING {
             return Self::None;
         }
-        Self::beside_others(fit, device.facts().multiprocessors)
+        let shape = (fit.lanes(), fit.threads());
+        Self::beside_others(shape, fit.crowd(), device.facts().multiprocessors)
     }
 
     /// No call that waits for its turn may keep one from running that it waits for. There are two calls of each rank at most, and of each
@@ -59,12 +60,12 @@ impl Headway {
     /// leave room for those of another's present one; where a GPU has one rank, for those of another communicator's. Two calls of each have
     /// room if there are twice as many multiprocessors; or if two blocks have room on each, which is so for blocks of half of the threads
     /// that kernels are compiled for: their registers suffice for one of all.
-    fn beside_others(fit: &DeviceFit, multiprocessors: u32) -> Self {
-        let two_of_each = 2 * u64::from(fit.lanes()) * u64::from(fit.crowd());
+    fn beside_others((lanes, threads): (u32, u32), crowd: u32, multiprocessors: u32) -> Self {
+        let two_of_each = 2 * u64::from(lanes) * u64::from(crowd);
         if two_of_each <= u64::from(multiprocessors) {
             Self::All
         } else {
-            Self::Narrow(fit.threads() / 2)
+            Self::Narrow(threads / 2)
         }
     }
 
@@ -167,8 +168,6 @@ pub(crate) fn launch_here<P: Copy>(
 
 #[cfg(test)]
 mod tests {
-    use lanesum_plan::{Bytes, Gpus, Limits, RankGpu, WorldSize, device_fit};
-
     use super::*;
 
     #[test]
@@ -183,34 +182,13 @@ mod tests {
 
     #[test]
     fn two_calls_of_each_need_room() {
-        let headway = |ranks: usize, distinct: usize, multiprocessors| {
-            let gpu = |rank: usize| RankGpu {
-                uuid: (rank % distinct).to_string(),
-                pci_bus_id: (rank % distinct).to_string(),
-                name: String::new(),
-                compute: (9, 0),
-                multiprocessors,
-                threads_per_block: 1024,
-                memory: Bytes::new(0),
-                driver: 0,
-                watchdog: false,
-                numa_node: None,
-                stand_in: true,
-            };
-            let gpus = Gpus::new((0..ranks).map(gpu).collect());
-            let world = WorldSize::new(ranks).expect("a few");
-            let fit = device_fit(Limits::default(), Some(&gpus), world).expect("a GPU for each");
-            Headway::beside_others(&fit, multiprocessors)
-        };
-        assert_eq!(headway(2, 2, 132), Headway::All);
-        assert_eq!(headway(2, 2, 64), Headway::All);
-        assert_eq!(headway(2, 1, 132), Headway::All);
-        assert_eq!(headway(2, 1, 128), Headway::All);
-        // 32 lanes each, of up to 768 threads: beside those of others, and of another communicator.
-        assert_eq!(headway(2, 1, 127), Headway::Narrow(384));
-        assert_eq!(headway(2, 2, 63), Headway::Narrow(384));
-        assert_eq!(headway(4, 1, 132), Headway::Narrow(384));
-        assert_eq!(headway(8, 1, 132), Headway::Narrow(256));
+        let headway = |crowd, multiprocessors| Headway::beside_others((32, 768), crowd, multiprocessors);
+        assert_eq!([headway(1, 132), headway(1, 64)], [Headway::All; 2]);
+        assert_eq!([headway(2, 132), headway(2, 128)], [Headway::All; 2]);
+        // Beside those of another communicator, and of others.
+        assert_eq!(headway(1, 63), Headway::Narrow(384));
+        assert_eq!([headway(2, 127), headway(4, 132)], [Headway::Narrow(384); 2]);
+        assert_eq!(Headway::beside_others((16, 512), 8, 132), Headway::Narrow(256));
     }
 
     #[test]

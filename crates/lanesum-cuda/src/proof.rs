@@ -22,13 +22,13 @@ impl Staged {
     /// # Errors
     /// [`CudaError`] if the kernel fails or does not end within the deadline.
     pub fn prove(&self, nonce: u64) -> Result<(), CudaError> {
-        let notice = self.notice(0, nonce);
-        launch(
-            &self.device,
-            Entry::notice(self.module.prove),
-            &notice,
-            self.stream.raw(),
-        )?;
+        self.run_proof(&self.notice(0, nonce))
+    }
+
+    /// Writes proofs, or reads them, and waits until that is done.
+    fn run_proof(&self, notice: &Notice) -> Result<(), CudaError> {
+        let entry = Entry::notice(self.module.prove);
+        launch(&self.device, entry, notice, self.stream.raw())?;
         self.stream.synchronize(self.deadline)
     }
 
@@ -46,13 +46,7 @@ impl Staged {
         };
         let start = Instant::now();
         loop {
-            launch(
-                &self.device,
-                Entry::notice(self.module.prove),
-                &notice,
-                self.stream.raw(),
-            )?;
-            self.stream.synchronize(self.deadline)?;
+            self.run_proof(&notice)?;
             let words = self.read_words(seen.address, count)?;
             let verdicts: Vec<PeerVerdict> = self
                 .world

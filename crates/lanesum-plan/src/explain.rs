@@ -214,14 +214,12 @@ impl Plan {
     /// The predicted time, if the algorithm could run among these ranks.
     fn predict(&self, name: AlgorithmName, request: &Request) -> Option<f64> {
         let in_chunks = self.chunks(request).is_some_and(|from| request.elements >= from);
-        let chunked = match self.world().get() {
-            2 => AlgorithmName::OneShotPush,
-            _ => AlgorithmName::TwoShotPush,
-        };
-        if in_chunks && name == chunked {
-            return self
-                .model()
-                .predict_chunks_us(request.bytes(), self.fit().ok()?.bulk_exchange()?);
+        if let Some(fit) = self
+            .fit()
+            .ok()
+            .filter(|fit| in_chunks && name == fit.chunk_shots().push())
+        {
+            return self.model().predict_chunks_us(request.bytes(), fit.bulk_exchange()?);
         }
         let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {

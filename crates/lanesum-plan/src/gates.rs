@@ -14,7 +14,7 @@ use crate::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Po
 mod device;
 
 pub use device::{Bulk, DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{FRAME, Proven, QUAD, WARP, Way, proven, proven_along};
+pub(crate) use device::{FRAME, Proven, QUAD, Shots, WARP, Way, proven, proven_along};
 
 closed_words! {
     /// A question that is asked before a decision.

@@ -33,6 +33,18 @@ pub struct Job {
     pub calls: usize,
     /// All ranks are threads of the process.
     pub threads: bool,
+    /// Calls of one block of one warp first, behind one another on one stream.
+    pub short: Short,
+}
+
+/// Short calls in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Short {
+    None,
+    /// All of the communicator.
+    Own,
+    /// By turns of the communicator and of a channel of it.
+    ByTurns,
 }
 
 /// How far it came.
@@ -128,6 +140,15 @@ fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
     let issued = communicator.barrier()?;
     assert!(issued.receipt().is_some());
     if told.on_device {
+        match job.short {
+            Short::None => {}
+            Short::Own => short(&[&communicator])?,
+            Short::ByTurns => {
+                let channel = communicator.channel()?;
+                short(&[&communicator, &channel])?;
+                channel.close()?;
+            }
+        }
         call(&communicator, job.calls, told)?;
         replay(&communicator, told)?;
     } else {
@@ -136,6 +157,18 @@ fn play(job: &Job, told: &mut Told) -> Result<(), Error> {
         assert!(issued.receipt().is_some() && buffer == [job.world as f32; 100]);
     }
     communicator.close()
+}
+
+fn short(turns: &[&Communicator]) -> Result<(), Error> {
+    let device = turns[0].device().unwrap();
+    let stream = Stream::new(device)?;
+    let mut buffer = DeviceBuffer::<f32>::new(device, 9)?;
+    buffer.copy_from(&[1.0; 9], &stream)?;
+    for communicator in turns.iter().cycle().take(4) {
+        let issued = communicator.all_reduce(AllReduce::device(&mut buffer, &stream))?;
+        issued.receipt().unwrap().wait().map(|_| ())?;
+    }
+    Ok(())
 }
 
 /// On two streams by turns, so that one must wait for the other.

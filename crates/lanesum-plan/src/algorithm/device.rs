@@ -5,7 +5,7 @@
 //!
 //! Long messages through host memory are rows of quads of 16 bytes instead, moved in chunks that carry no tags.
 
-use crate::gates::{Bulk, DeviceFit, FRAME, Payload, Peers, Proven, QUAD, Single, WARP};
+use crate::gates::{Bulk, DeviceFit, FRAME, Payload, Peers, Proven, QUAD, Shots, Single, WARP};
 use crate::{Dtype, Elements, Path};
 
 /// The most rows for which no further lane is taken, unless a lane moves fewer in one exchange: with the thread that sends and
@@ -15,13 +15,6 @@ const ROWS_PER_LANE: [u64; 2] = [255, 127];
 /// The lanes that chunks are spread over first, and the quads that each must have before there are more.
 const LANES_OF_CHUNKS: u64 = 16;
 const QUADS_OF_MORE_LANES: u64 = 4096;
-
-/// How often bytes travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shots {
-    One = 0,
-    Two = 1,
-}
 
 /// The kernel that runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -262,6 +255,36 @@ macro_rules! crossing {
 
 crossing!(DeviceHeaderOnly, OneShotPush, TwoShotPush);
 
+macro_rules! pushing {
+    ($($algorithm:ident in $shots:ident),+) => { $(
+        impl $algorithm {
+            /// The same in chunks.
+            #[inline]
+            pub(crate) const fn in_chunks(self, (payload, dtype): (Payload, Dtype), bulk: Bulk) -> $algorithm {
+                let work = self.work.in_chunks((Elements::new(payload.elements()), dtype), bulk);
+                $algorithm { work, ..self }
+            }
+
+            /// The most that a lane moves in one exchange: frames, in two shots for each rank the half of its slots that takes inputs; or
+            /// quads where chunks move.
+            #[must_use]
+            #[inline]
+            pub const fn exchange(&self) -> u64 {
+                self.work.exchange(Shots::$shots)
+            }
+
+            /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.
+            #[must_use]
+            #[inline]
+            pub const fn exchanges(&self) -> u64 {
+                self.work.exchanges(Shots::$shots)
+            }
+        }
+    )+ };
+}
+
+pushing!(OneShotPush in One, TwoShotPush in Two);
+
 /// The only rank keeps its values. Evidence: the world has one rank, and it has a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceAlone {
@@ -325,27 +348,6 @@ impl OneShotPush {
             work: Work::new((Elements::new(payload.elements()), dtype), fit, Some(proven)),
         }
     }
-
-    /// The same in chunks.
-    #[inline]
-    pub(crate) const fn in_chunks(self, (payload, dtype): (Payload, Dtype), bulk: Bulk) -> OneShotPush {
-        let work = self.work.in_chunks((Elements::new(payload.elements()), dtype), bulk);
-        OneShotPush { work, ..self }
-    }
-
-    /// The most that a lane moves in one exchange: frames, or quads where chunks move.
-    #[must_use]
-    #[inline]
-    pub const fn exchange(&self) -> u64 {
-        self.work.exchange(Shots::One)
-    }
-
-    /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.
-    #[must_use]
-    #[inline]
-    pub const fn exchanges(&self) -> u64 {
-        self.work.exchanges(Shots::One)
-    }
 }
 
 /// Every GPU writes each shard of its input to the shard's owner, sums its own and writes the sum to all. Evidence: there
@@ -369,27 +371,5 @@ impl TwoShotPush {
             proven,
             work: Work::new((Elements::new(payload.elements()), dtype), fit, Some(proven)),
         }
-    }
-
-    /// The same in chunks.
-    #[inline]
-    pub(crate) const fn in_chunks(self, (payload, dtype): (Payload, Dtype), bulk: Bulk) -> TwoShotPush {
-        let work = self.work.in_chunks((Elements::new(payload.elements()), dtype), bulk);
-        TwoShotPush { work, ..self }
-    }
-
-    /// The most that a lane moves in one exchange: frames, for each rank the half of its slots that takes inputs; or quads where chunks
-    /// move.
-    #[must_use]
-    #[inline]
-    pub const fn exchange(&self) -> u64 {
-        self.work.exchange(Shots::Two)
-    }
-
-    /// How many exchanges lane 0 makes; at least one, and at least as many as any other lane.
-    #[must_use]
-    #[inline]
-    pub const fn exchanges(&self) -> u64 {
-        self.work.exchanges(Shots::Two)
     }
 }

@@ -1,7 +1,7 @@
 //! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
 
 use crate::gpus::{Gpus, PeerVerdict};
-use crate::{Bytes, Limits, Path, PathChoice, Rank, Refusal, WorldSize};
+use crate::{AlgorithmName, Bytes, Limits, Path, PathChoice, Rank, Refusal, WorldSize};
 
 /// The most ranks that the kernels serve.
 pub const DEVICE_WORLD_MAX: usize = 8;
@@ -44,6 +44,23 @@ pub struct DeviceFit {
     crowd: u32,
     /// Quads of a shard that a lane takes in one exchange; 0 where chunks do not fit.
     bulk: u32,
+}
+
+/// How often bytes travel: straight to all, or to who sums them and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shots {
+    One = 0,
+    Two = 1,
+}
+
+impl Shots {
+    /// The algorithm of GPUs.
+    pub(crate) const fn push(self) -> AlgorithmName {
+        match self {
+            Shots::One => AlgorithmName::OneShotPush,
+            Shots::Two => AlgorithmName::TwoShotPush,
+        }
+    }
 }
 
 /// How long messages are cut where a call moves chunks of raw bytes instead of frames.
@@ -98,15 +115,22 @@ impl DeviceFit {
         self.crowd
     }
 
-    /// How chunks are cut, where staging suffices for two of them a lane, and there are peers. Two ranks exchange chunks in one shot,
-    /// more in two.
+    /// How often chunks travel: of two ranks once, of more twice.
+    pub(crate) const fn chunk_shots(&self) -> Shots {
+        match self.world.get() {
+            0..=2 => Shots::One,
+            _ => Shots::Two,
+        }
+    }
+
+    /// How chunks are cut, where staging suffices for two of them a lane, and there are peers.
     #[must_use]
     #[inline]
     pub const fn bulk(&self) -> Option<Bulk> {
         if self.bulk == 0 {
             return None;
         }
-        let most = BULK_THREADS[if self.world.get() == 2 { 0 } else { 1 }];
+        let most = BULK_THREADS[self.chunk_shots() as usize];
         Some(Bulk {
             lanes: self.bulk_lanes(),
             quads: self.bulk,
@@ -137,9 +161,9 @@ impl DeviceFit {
     /// The payload that all lanes together move in one exchange of chunks.
     pub(crate) fn bulk_exchange(&self) -> Option<Bytes> {
         let bulk = self.bulk()?;
-        let shards = match self.world.get() as u64 {
-            2 => 1,
-            world => world,
+        let shards = match self.chunk_shots() {
+            Shots::One => 1,
+            Shots::Two => self.world.get() as u64,
         };
         Some(Bytes::new(
             u64::from(bulk.lanes) * u64::from(bulk.quads) * QUAD * shards,

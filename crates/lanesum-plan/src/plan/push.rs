@@ -7,7 +7,7 @@ use super::crossing::Crossing;
 use crate::algorithm::{OneShotPush, TwoShotPush};
 use crate::cost::CostModel;
 use crate::digest::Digest;
-use crate::gates::{self, Bulk, DeviceFit, Payload, Peers, Proven, Single};
+use crate::gates::{self, Bulk, DeviceFit, Payload, Peers, Proven, Shots, Single};
 use crate::{
     Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Gpus, Limits, Policy, Refusal,
     WorldSize,
@@ -132,9 +132,9 @@ impl Push {
         let one_shot = || OneShotPush::new((peers, proven), (payload, dtype), fit);
         let two_shot = || TwoShotPush::new((peers, proven), (payload, dtype), fit);
         match self.chunks {
-            Some((elements, bulk)) if payload.elements() >= elements.get() => match peers.world().get() {
-                2 => Algorithm::OneShotPush(one_shot().in_chunks((payload, dtype), bulk)),
-                _ => Algorithm::TwoShotPush(two_shot().in_chunks((payload, dtype), bulk)),
+            Some((elements, bulk)) if payload.elements() >= elements.get() => match fit.chunk_shots() {
+                Shots::One => Algorithm::OneShotPush(one_shot().in_chunks((payload, dtype), bulk)),
+                Shots::Two => Algorithm::TwoShotPush(two_shot().in_chunks((payload, dtype), bulk)),
             },
             Some(_) | None => match self.crossing {
                 Crossing::OneShot => Algorithm::OneShotPush(one_shot()),
@@ -145,25 +145,22 @@ impl Push {
     }
 }
 
-/// Where chunks overtake the frames of the algorithm that runs there, if they are of the same: one shot of two ranks, two shots of more.
+/// Where chunks overtake the frames of the algorithm that runs there, if they move by the same.
 fn chunks((crossing, fit): (Crossing, DeviceFit), dtype: Dtype, model: CostModel) -> Option<(Elements, Bulk)> {
     let bulk = fit.bulk()?;
-    let two = fit.world().get() == 2;
-    let name = match (crossing, two) {
-        (Crossing::OneShot, true) => AlgorithmName::OneShotPush,
-        (Crossing::TwoShot | Crossing::From(_), false) => AlgorithmName::TwoShotPush,
-        (Crossing::TwoShot | Crossing::From(_), true) | (Crossing::OneShot, false) => return None,
+    let (shots, framed) = match crossing {
+        Crossing::OneShot => (Shots::One, fit.one_shot_exchange()),
+        Crossing::TwoShot | Crossing::From(_) => (Shots::Two, fit.two_shot_exchange()),
     };
-    let framed = match two {
-        true => fit.one_shot_exchange(),
-        false => fit.two_shot_exchange(),
-    };
+    if shots != fit.chunk_shots() {
+        return None;
+    }
     let size = dtype.size() as u64;
     let moved = fit.bulk_exchange()?;
     let found = Crossing::find([framed.get() / size, moved.get() / size], |elements| {
         let bytes = Bytes::new(elements.saturating_mul(size));
         let frames = model
-            .predict_us(name, Buffers::Device, bytes, framed)
+            .predict_us(shots.push(), Buffers::Device, bytes, framed)
             .unwrap_or(f64::INFINITY);
         let chunks = model.predict_chunks_us(bytes, moved).unwrap_or(f64::INFINITY);
         frames.total_cmp(&chunks) == Ordering::Less

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use lanesum::{AllReduce, Builder, Communicator, CudaError, EngineChoice, Issued, bf16, f16};
-use lanesum_plan::{AlgorithmName, Dtype, ReductionTree, WorldSize};
+use lanesum_plan::{Buffers, Dtype, Elements, Kernel, Operation, ReductionTree, Request, WorldSize};
 
 use super::message::{Assignment, Effort, Finding, Kind, Pilot, Point, Timed};
 use crate::ranks::copy_engines;
@@ -127,10 +127,17 @@ impl Stage<'_> {
                 kind: Kind::Lanesum,
                 variant: None,
             }];
-            let chunks_from = self.communicator.plan().chunks_from(T::DTYPE);
-            let in_chunks = chunks_from.is_some_and(|from| patterns.elements() as u64 >= from.get());
+            let request = Request {
+                operation: Operation::Sum,
+                dtype: T::DTYPE,
+                elements: Elements::new(patterns.elements() as u64),
+                buffers: Buffers::Device,
+                label: None,
+            };
+            let decided = self.communicator.plan().decide(&request).ok();
+            let kernel = decided.and_then(|decided| Some(decided.grid()?.kernel));
             for (kind, variant) in Kind::VARIANTS {
-                match (applies(kind, ran, in_chunks), unguarded, &effort.without_variants) {
+                match (applies(kind, kernel), unguarded, &effort.without_variants) {
                     (false, _, _) => point
                         .missing
                         .push((kind, "guards are left out of one_shot_push with frames alone".into())),
@@ -241,8 +248,8 @@ impl Stage<'_> {
 }
 
 /// Floors belong to every algorithm; the guards that are left out are those of one shot with frames.
-fn applies(kind: Kind, ran: Ran, in_chunks: bool) -> bool {
-    !kind.sums() || (ran.algorithm == AlgorithmName::OneShotPush && !in_chunks)
+fn applies(kind: Kind, kernel: Option<Kernel>) -> bool {
+    !kind.sums() || kernel == Some(Kernel::OneShotPush)
 }
 
 /// Why there are no kernels of the bench, where there are none.
