@@ -314,18 +314,45 @@ struct Chunks {
 #endif
         }
 
-        // The leaves of some words, as long as none of these tells more than is published.
+        // The leaves of which not all chunks are published: of their inputs, or of their results.
+        LANESUM_DEVICE u32 behind(u32 slots) const {
+            u32 leaves = 0;
+            LANESUM_ROLLED
+            for (u32 leaf = 0; leaf < W; ++leaf) {
+                if (leaf != launch.position && seen(&tallies.told[slots + leaf]) < chunks) leaves |= 1u << leaf;
+            }
+            return leaves;
+        }
+
+        // The leaves that have done least. As writers run ahead of what is finished by a window only, all wait for one that has stopped:
+        // it has told less than they.
+        LANESUM_DEVICE u32 slowest() const {
+            u32 leaves = 0, least = ~0u;
+            LANESUM_ROLLED
+            for (u32 leaf = 0; leaf < W; ++leaf) {
+                if (leaf == launch.position) continue;
+                const u32 told = seen(&tallies.told[leaf]) + seen(&tallies.told[LANESUM_RESULTS + leaf]);
+                if (told > least) continue;
+                if (told < least) leaves = 0;
+                least = told;
+                leaves |= 1u << leaf;
+            }
+            return leaves;
+        }
+
+        // The leaves that are behind, as long as none of the thread's words tells more than is published.
         struct Behind {
             const Work& work;
-            u32 slots;
+            u32 mine, slots;
 
             LANESUM_DEVICE u32 operator()() const {
                 LANESUM_ROLLED
                 for (u32 slot = 0; slot < LANESUM_TOLD; ++slot) {
-                    if ((slots >> slot & 1) != 0 && work.count(slot) > seen(&work.tallies.told[slot])) return 0;
+                    if ((mine >> slot & 1) != 0 && work.count(slot) > seen(&work.tallies.told[slot])) return 0;
                 }
-                return (slots | slots >> LANESUM_RESULTS) & all_of<W>();
+                return work.behind(slots);
             }
+            LANESUM_DEVICE u32 late(u32) const { return work.slowest(); }
         };
 
         // Publishes what peers tell, each thread of a warp one word, which are so read together. As `outwait`.
@@ -341,21 +368,24 @@ struct Chunks {
                 for (u32 slot = thread; slot < LANESUM_TOLD; slot += LANESUM_ROLE) {
                     if ((pending >> slot & 1) == 0) continue;
                     const u32 now = count(slot), before = seen(&tallies.told[slot]);
-                    if (now == before) continue;
+                    if (now <= before) continue;
                     raise(&tallies.told[slot], now - before);
-                    if (now == chunks) pending &= ~(1u << slot);
+                    if (now >= chunks) pending &= ~(1u << slot);
                     polls = LANESUM_POLL_BUDGET;
                 }
                 spin_hint();
                 if (launch.pause_ns != 0) pause(launch.pause_ns);
                 if LANESUM_USUAL (polls != 0) continue;
-                const u32 phase = (pending & all_of<W>()) != 0 ? PHASE_DATA : PHASE_RESULT;
-                const u32 trouble = outwait<W, GUARD_ALL>(launch, exchange.epoch, phase, Behind{*this, pending});
+                polls = LANESUM_POLL_BUDGET;
+                const bool data = behind(0) != 0;
+                // As long as inputs are missing, results are: who waits for the former sees to what could end the wait.
+                if (data && (pending & all_of<W>()) == 0 && seen(&tallies.stop) == 0) continue;
+                const Behind leaves = {*this, pending, data ? 0u : LANESUM_RESULTS};
+                const u32 trouble = outwait<W, GUARD_ALL>(launch, exchange.epoch, data ? PHASE_DATA : PHASE_RESULT, leaves);
                 if (trouble != 0) {
                     raise(&tallies.stop, 1);
                     return trouble;
                 }
-                polls = LANESUM_POLL_BUDGET;
             }
             return 0;
         }

@@ -10,8 +10,9 @@
 //   An exchange ends with a barrier of the block.
 //
 // Launch shape: `ceil(frames / share)` blocks, at least one, at most `lanes`; 32 to LANESUM_THREADS threads, of which the first sends
-// and awaits the header and the others move frames; the number need not be the same on all ranks. All blocks of all ranks on a
-// device must be resident together, and where calls are launched early those of the next call too (platform.cuh, `await_previous`).
+// and awaits the header and the others move frames (chunks have five roles or seven, each of a warp at least); the number need not be
+// the same on all ranks. All blocks of all ranks on a device must be resident together, and where calls are launched early those of
+// the next call too (platform.cuh, `await_previous`).
 // Alignment: input and output have any; they are the same or do not overlap.
 // Two launches of one communicator at once (two replays of graphs): a block that finds its lane running fails the call. Lanes that
 // do not meet in time take the calls in some order, which the peers' headers compare.
@@ -107,6 +108,8 @@ struct Pending {
         }
         return pending;
     }
+    // Those of the pending ones that are to blame if time runs out.
+    LANESUM_DEVICE u32 late(u32 pending) const { return pending; }
 };
 
 // After so many fruitless polls: waits until no leaf is pending, or something has ended the wait; then tells of it.
@@ -126,7 +129,10 @@ LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 phase, Leaves leav
             if (pending == 0) return 0;
             spin_hint();
         }
-        if (trouble.kind != 0 && pending == looked) return tell<W>(launch, trouble, epoch);
+        if (trouble.kind != 0 && pending == looked) {
+            if (trouble.kind == KIND_LATE) trouble.ranks = ranks_of<W>(launch, leaves.late(pending));
+            return tell<W>(launch, trouble, epoch);
+        }
         looked = pending;
         trouble = look_around<W>(launch, wait, pending, phase);
         if (trouble.kind != 0) continue;

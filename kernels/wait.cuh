@@ -14,6 +14,8 @@
 #ifndef LANESUM_POLL_BUDGET
 #define LANESUM_POLL_BUDGET 256
 #endif
+// By which a wait for a result may outlast the deadline, at most.
+#define LANESUM_GRACE_NS 500000000ull
 
 // What ended a wait. `kind` 0: nothing has.
 struct Trouble {
@@ -86,7 +88,10 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending, u
     if (wait.start == 0) trouble.time = now | 1;
     // The clocks of two multiprocessors may differ by a tick.
     const u64 waited = now > trouble.time ? now - trouble.time : 0;
-    if (waited > load_relaxed(&launch.mapped->deadline_ns)) {
+    const u64 deadline = load_relaxed(&launch.mapped->deadline_ns);
+    // Who owes a result may itself wait for one who does not come, and gets the time to tell of it.
+    const u64 grace = phase != PHASE_RESULT ? 0 : deadline / 8 < LANESUM_GRACE_NS ? deadline / 8 : LANESUM_GRACE_NS;
+    if (waited > deadline && waited - deadline > grace) {
         trouble.kind = KIND_LATE;
         trouble.ranks = ranks;
         trouble.time = waited;

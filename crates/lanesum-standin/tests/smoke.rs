@@ -226,6 +226,13 @@ fn blocks_wait_for_a_place() {
 }
 
 #[test]
+fn who_stops_among_chunks_is_blamed() {
+    for how in ["inputs", "results", "both", "unsteady"] {
+        goes_well(&Config::new(), "stalled", "w3.ptx", how);
+    }
+}
+
+#[test]
 fn calls_fail_on_demand() {
     let config = Config::new().fail("cuMemAlloc_v2", 3, 2).fail("cuMemAlloc_v2", 5, 999);
     code(&config, "w2.ptx", "third alloc 999");

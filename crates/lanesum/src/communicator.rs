@@ -347,7 +347,8 @@ impl Communicator {
             .collect()
     }
 
-    /// The longest that one wait of a call may last.
+    /// The longest that one wait of a call may last. On GPUs one for a share of the sum may last an eighth longer, half a second at
+    /// most: whoever owes it may wait for another rank.
     pub fn deadline(&self) -> Duration {
         self.engine.deadline()
     }

@@ -163,15 +163,18 @@ inline CUresult launch(Function* function, unsigned blocks, unsigned threads, St
     return cuLaunchKernelEx(&config, function, parameter != nullptr ? parameters : nullptr, nullptr);
 }
 
-const u32 LANES = 2, CAPACITY = 64;
+const u32 LANES = 2, CAPACITY = 64, DIGEST = 7;
 // Bytes of a lane in a half of a region, with its header; of a region.
 const u32 LANE_BYTES = (1 + CAPACITY) * 16;
 const size_t REGION_BYTES = 2 * LANES * LANE_BYTES;
 
+// For lines and areas of chunks, after the regions.
+const size_t BULK_BYTES = 16384;
+
 // An element of a rank's input.
 inline float value(u32 rank, u64 index) { return static_cast<float>((index * 7 + rank * 3) % 101); }
 
-inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + world * REGION_BYTES; }
+inline size_t inbox_bytes(u32 world) { return sizeof(Inbox) + world * REGION_BYTES + BULK_BYTES; }
 
 // One rank: everything of it but the peers' inboxes.
 struct Rank {
@@ -233,19 +236,19 @@ struct Rank {
         return reinterpret_cast<u8*>(inboxes[owner] + offsetof(Inbox, data) + REGION_BYTES * from);
     }
 
-    CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 frames) {
+    // Of so many units in one lane or two, all of which are taken for ones that lie anywhere.
+    Launch call(CUdeviceptr input, CUdeviceptr output, u64 elements, u64 units, u32 lanes) {
         Launch launch = {};
         launch.input = reinterpret_cast<const u8*>(input);
         launch.output = reinterpret_cast<u8*>(output);
         launch.elements = elements;
-        // All frames out of line, whole or not.
-        launch.frames = frames;
-        launch.share = static_cast<u32>((frames + LANES - 1) / LANES);
-        launch.tail = static_cast<u32>(frames - (frames < launch.share ? frames : launch.share));
+        launch.frames = units;
+        launch.share = static_cast<u32>((units + lanes - 1) / lanes);
+        launch.tail = static_cast<u32>(units) - (lanes - 1) * launch.share;
         launch.half_bytes = LANES * LANE_BYTES;
         launch.lane_bytes = LANE_BYTES;
         launch.ticket = ++ticket;
-        launch.digest = 7;
+        launch.digest = DIGEST;
         launch.canonical = 1;
         launch.rank = launch.position = rank;
         launch.lanes = LANES;
@@ -258,6 +261,11 @@ struct Rank {
             launch.targets[peer] = region(peer, rank);
             launch.sources[peer] = region(rank, peer);
         }
+        return launch;
+    }
+
+    CUresult start(Function* kernel, CUdeviceptr input, CUdeviceptr output, u64 elements, u64 frames) {
+        Launch launch = call(input, output, elements, frames, LANES);
         OK(cuCtxSetCurrent(context));
         return ::launch(kernel, LANES, 8, stream, &launch, attributes);
     }

@@ -8,6 +8,7 @@
 #include "graphs.hpp"
 #include "processes.hpp"
 #include "registered.hpp"
+#include "stalled.hpp"
 
 namespace {
 
@@ -405,6 +406,7 @@ int main(int count, char** arguments) {
     else if (what == "early") early(image, argument);
     else if (what == "numbers") numbers();
     else if (what == "resident") resident(image);
+    else if (what == "stalled") stalled(image, argument);
     else if (what == "missing") missing(argument);
     else if (what == "forked") forked();
     else if (what == "graph") graphs(image, argument);
