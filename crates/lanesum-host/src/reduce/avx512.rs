@@ -3,11 +3,12 @@
 //! The BF16 extension's conversion is not used: it flushes subnormals, whatever the rounding state says.
 
 use core::arch::x86_64::{
-    __m512, __m512i, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256,
-    _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps,
-    _mm512_cmp_ps_mask, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_mov_ps,
-    _mm512_max_ps, _mm512_min_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_slli_epi32, _mm512_srli_epi32,
-    _mm512_storeu_ps, _mm512_storeu_si512,
+    __m512, __m512i, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_prefetch,
+    _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_fixupimm_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_mov_ps, _mm512_max_ps, _mm512_min_ps, _mm512_or_si512,
+    _mm512_set1_epi32, _mm512_slli_epi32, _mm512_srli_epi32, _mm512_storeu_ps, _mm512_storeu_si512,
+    _mm512_ternarylogic_epi32, _mm512_test_epi32_mask,
 };
 
 use super::expression::{Expression, Sink, evaluate};
@@ -24,11 +25,13 @@ impl Avx512 {
     }
 }
 
+const UPPER: i32 = 0xFFFF_0000_u32.cast_signed();
+
 /// The upper half of each 32 bits.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn upper(raw: __m512i) -> __m512i {
-    _mm512_and_si512(raw, _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()))
+    _mm512_and_si512(raw, _mm512_set1_epi32(UPPER))
 }
 
 /// Elements 0, 2, 4... in the first vector, 1, 3, 5... in the second.
@@ -46,7 +49,8 @@ fn widen_bf16(raw: __m512i) -> [__m512; 2] {
 #[target_feature(enable = "avx512f")]
 fn round_bf16(group: [__m512; 2]) -> __m512i {
     let even = _mm512_srli_epi32::<16>(round_upper(group[0]));
-    _mm512_or_si512(even, upper(round_upper(group[1])))
+    // Bit by bit: where the first has a one the second, elsewhere the third.
+    _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi32(UPPER), round_upper(group[1]), even)
 }
 
 /// Rounds to nearest even in the upper half of each 32 bits; the lower halves are garbage. The carry may reach the
@@ -55,8 +59,9 @@ fn round_bf16(group: [__m512; 2]) -> __m512i {
 #[target_feature(enable = "avx512f")]
 fn round_upper(value: __m512) -> __m512i {
     let bits = _mm512_castps_si512(value);
-    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-    _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd)
+    let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x1_0000));
+    let half = _mm512_mask_blend_epi32(odd, _mm512_set1_epi32(0x7FFF), _mm512_set1_epi32(0x8000));
+    _mm512_add_epi32(bits, half)
 }
 
 /// `max_ps` gives its second argument where the values are equal or one is NaN. So both orders give both zeros, whose
@@ -86,7 +91,9 @@ fn minimum(a: __m512, b: __m512) -> __m512 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn canonical(group: [__m512; 2]) -> [__m512; 2] {
-    group.map(|a| _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), nan()))
+    // Four bits for each class of values: NaNs, which are the first two, become `nan`, all others stay.
+    let classes = _mm512_set1_epi32(0x1111_1100);
+    group.map(|a| _mm512_fixupimm_ps::<0>(nan(), a, classes))
 }
 
 #[inline]
@@ -99,6 +106,12 @@ impl Vector for Avx512 {
     type Lanes = __m512;
 
     const LANES: usize = 16;
+
+    #[inline(always)]
+    fn prefetch(self, at: *const u8) {
+        // SAFETY: a hint, which no address makes fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
 
     #[inline(always)]
     unsafe fn load_f32(self, from: *const u8) -> [__m512; 2] {

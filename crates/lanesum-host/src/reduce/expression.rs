@@ -120,6 +120,9 @@ pub(super) trait Expression {
     /// Each operand that the expression names is readable for a group at element `at`.
     unsafe fn load<V: Vector>(v: V, operands: &Operands, at: usize) -> [V::Lanes; 2];
 
+    /// Asks for the operands that may be in another core's cache, at element `at`.
+    fn prefetch<V: Vector>(v: V, operands: &Operands, at: usize);
+
     /// Copies the `rest` elements at `at` of each operand to its padding, and points `padded` there.
     ///
     /// # Safety
@@ -138,6 +141,11 @@ impl<D: Element, const I: usize> Expression for Leaf<D, I> {
         let from = unsafe { operands[I].add(at * D::SIZE) };
         // SAFETY: the same.
         unsafe { D::load(v, from) }
+    }
+
+    #[inline(always)]
+    fn prefetch<V: Vector>(v: V, operands: &Operands, at: usize) {
+        v.prefetch(operands[I].wrapping_add(at * D::SIZE));
     }
 
     #[inline(always)]
@@ -170,6 +178,9 @@ impl<const I: usize> Expression for Scratch<I> {
     }
 
     #[inline(always)]
+    fn prefetch<V: Vector>(_: V, _: &Operands, _: usize) {}
+
+    #[inline(always)]
     unsafe fn pad<V: Vector>(operands: &Operands, at: usize, _: usize, _: &mut Padding, padded: &mut Operands) {
         // Scratch always holds whole groups, so the last one can be read where it is.
         // SAFETY: the caller vouches for a group at `at`, so the offset stays inside the operand.
@@ -188,6 +199,12 @@ impl<O: Combine, A: Expression, B: Expression> Expression for Node<O, A, B> {
         // SAFETY: so does `B`.
         let b = unsafe { B::load(v, operands, at) };
         [O::combine(v, a[0], b[0]), O::combine(v, a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn prefetch<V: Vector>(v: V, operands: &Operands, at: usize) {
+        A::prefetch(v, operands, at);
+        B::prefetch(v, operands, at);
     }
 
     #[inline(always)]
@@ -264,6 +281,10 @@ impl<D: Element> Sink for Rounded<D> {
     }
 }
 
+/// How many elements ahead operands are asked for. Of 16-bit ones, a core that waits for a line keeps so many instructions of the
+/// groups behind it that a dozen lines are on their way, no more.
+const AHEAD: usize = 512;
+
 /// Evaluates `E` for `elements` elements into `out`.
 ///
 /// Each group is loaded from all operands before it is stored, so `out` may be one of the operands of the same width.
@@ -283,6 +304,9 @@ pub(super) unsafe fn evaluate<V: Vector, E: Expression, K: Sink>(
     let whole = elements - rest;
     let mut at = 0;
     while at < whole {
+        if at + AHEAD < whole {
+            E::prefetch(v, operands, at + AHEAD);
+        }
         // SAFETY: `at` is a multiple of the group below `whole`, so a group at `at` lies within `elements`.
         let group = unsafe { E::load(v, operands, at) };
         // SAFETY: the same holds of `out`.

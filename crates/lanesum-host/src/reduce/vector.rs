@@ -32,6 +32,10 @@ pub(super) trait Vector: Copy {
     /// Elements in a group: two vectors.
     const GROUP: usize = 2 * Self::LANES;
 
+    /// Asks for the line at an address, which may be any.
+    #[inline(always)]
+    fn prefetch(self, _: *const u8) {}
+
     /// Widens a group of f32.
     ///
     /// # Safety
