@@ -100,9 +100,9 @@ pub fn device_cases_at(budget: Budget, worlds: &[WorldSize], paths: &[PathChoice
             }
         }
     }
-    if paths.contains(&PathChoice::HostStaged) {
-        let known = |case: &Case| worlds.contains(&case.setting.world);
-        list.extend(in_chunks(budget).into_iter().filter(known));
+    let known = |case: &Case| worlds.contains(&case.setting.world);
+    for path in paths {
+        list.extend(in_chunks(budget, *path).into_iter().filter(known));
     }
     // Stable: what else belongs to a setting stays together.
     list.sort_by_key(|case| {
@@ -150,12 +150,15 @@ fn on_device(mut case: Case, paths: &[PathChoice]) -> Vec<Case> {
     list
 }
 
-/// Messages through host memory that move in chunks: each dtype with each operation, lengths around chunks, shards and exchanges, at
-/// all alignments, with epochs that wrap. Some have little staging, which makes many exchanges of the same length.
-fn in_chunks(budget: Budget) -> Vec<Case> {
-    let ranks: &[usize] = match budget {
-        Budget::Quick => &[2, 5],
-        Budget::Full => &[2, 3, 4],
+/// Messages that move in chunks, through host memory or, of two ranks with a GPU each, straight into it: each dtype with each operation,
+/// lengths around chunks, shards and exchanges, at all alignments, with epochs that wrap. Some have little staging, which makes many
+/// exchanges of the same length.
+fn in_chunks(budget: Budget, path: PathChoice) -> Vec<Case> {
+    // With little staging, chunks between two GPUs are ahead from more than half a MiB on.
+    let (ranks, times): (&[usize], _) = match (path, budget) {
+        (PathChoice::Auto | PathChoice::Peer, _) => (&[2], 2),
+        (PathChoice::HostStaged, Budget::Quick) => (&[2, 5], 1),
+        (PathChoice::HostStaged, Budget::Full) => (&[2, 3, 4], 1),
     };
     let kinds = Dtype::ALL
         .into_iter()
@@ -167,10 +170,10 @@ fn in_chunks(budget: Budget) -> Vec<Case> {
         .enumerate()
     {
         let Some(mut case) = plain(ranks) else { continue };
-        let elements = CHUNKED[turn % CHUNKED.len()] / dtype.size() as u64 + turn as u64 % 3;
+        let elements = times * CHUNKED[turn % CHUNKED.len()] / dtype.size() as u64 + turn as u64 % 3;
         case.setting = Setting {
             engine: Engine::Cuda,
-            path: PathChoice::HostStaged,
+            path,
             staging: Bytes::new(if turn % 2 == 0 || ranks > 4 { MIB } else { 128 * KIB }),
             first_epoch: (turn % 4 == 1).then(|| BOUNDARIES[turn / 4 % BOUNDARIES.len()]),
             ..case.setting
@@ -486,11 +489,12 @@ mod tests {
         );
     }
 
-    /// The plan of ranks with a GPU each and no peer access takes them in chunks: of two ranks in one shot, of more in two.
+    /// The plan of ranks with a GPU each takes them in chunks: of two ranks in one shot, of more in two.
     #[test]
-    fn long_cases_through_host_memory_move_in_chunks() {
-        for budget in [Budget::Quick, Budget::Full] {
-            let list = in_chunks(budget);
+    fn long_cases_move_in_chunks() {
+        let budgets = [Budget::Quick, Budget::Full];
+        for (path, budget) in PATHS.into_iter().flat_map(|path| budgets.map(|budget| (path, budget))) {
+            let list = in_chunks(budget, path);
             for case in &list {
                 let kernel = crate::space::kernel(case);
                 assert_eq!(kernel, Some(lanesum_plan::Kernel::Chunks), "{case:?}");

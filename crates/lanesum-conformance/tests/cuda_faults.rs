@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         mismatches_through_host_memory_name_both_sides,
         kill_ranks_that_move_chunks,
         faults_among_chunks_are_told_alike,
+        faults_among_chunks_between_two_gpus_are_told_alike,
         mismatches_among_chunks_name_both_sides,
     ])
 }
@@ -354,23 +355,30 @@ fn mismatches_through_host_memory_name_both_sides() {
 }
 
 fn kill_ranks_that_move_chunks() {
-    in_chunks(|| {
+    in_chunks(PathChoice::HostStaged, || {
         kill_a_rank_in_its_calls();
         kill_a_rank_before_any_call();
     });
 }
 
 fn faults_among_chunks_are_told_alike() {
-    in_chunks(|| {
+    in_chunks(PathChoice::HostStaged, || {
         a_stopped_rank_is_named_at_the_deadline();
         two_silent_ranks_are_both_named();
         a_rank_that_leaves_is_named();
     });
 }
 
+fn faults_among_chunks_between_two_gpus_are_told_alike() {
+    in_chunks(PathChoice::Peer, || {
+        a_deadline_that_is_shortened_holds_for_calls_on_the_stream();
+        a_forked_child_can_neither_use_nor_poison();
+    });
+}
+
 /// Also where one side moves frames.
 fn mismatches_among_chunks_name_both_sides() {
-    in_chunks(|| {
+    in_chunks(PathChoice::HostStaged, || {
         other_sizes_name_both_sides();
         nothing_against_something_names_both_sides();
         a_mismatch_outlasts_those_who_leave();

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanesum_plan::{DeviceFit, PeerVerdict, Rank, WorldSize};
+use lanesum_plan::{DeviceFit, Path, PeerVerdict, Rank, WorldSize};
 
 use crate::bench::BenchModule;
 use crate::buffer::Memory;
@@ -140,10 +140,14 @@ impl Staged {
         self.inboxes.fill_with(|| None);
         self.own_frames = None;
         let frames = layout::inbox_bytes(self.world.get(), self.fit.lanes(), self.fit.capacity());
-        self.areas = match (way, self.fit.bulk()) {
-            (Way::HostStaged { .. }, Some(bulk)) => Areas::new(frames, bulk),
-            (Way::HostStaged { .. }, None) | (Way::Peer, _) => Areas::default(),
+        let path = match way {
+            Way::Peer => Path::Peer,
+            Way::HostStaged { .. } => Path::HostStaged,
         };
+        self.areas = self
+            .fit
+            .bulk(path)
+            .map_or_else(Areas::default, |bulk| Areas::new(frames, bulk));
         self.bytes = frames.max(self.areas.end(self.world.get()));
         if matches!(way, Way::HostStaged { .. }) && self.fit.crowd() > 2 {
             // Many on one link: who starts early only polls across it in vain.

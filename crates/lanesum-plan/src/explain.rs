@@ -219,7 +219,8 @@ impl Plan {
             .ok()
             .filter(|fit| in_chunks && name == fit.chunk_shots().push())
         {
-            return self.model().predict_chunks_us(request.bytes(), fit.bulk_exchange()?);
+            let exchange = fit.bulk_exchange(self.model().link().path())?;
+            return self.model().predict_chunks_us(request.bytes(), exchange);
         }
         let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {

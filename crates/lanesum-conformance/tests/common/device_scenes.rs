@@ -35,10 +35,10 @@ impl Drop for Until {
     }
 }
 
-/// Plays scenes through host memory whose varied calls are so long that they move chunks: those of two ranks in one shot, and those of
+/// Plays scenes whose varied calls are so long that they move chunks: those of two ranks in one shot, and through host memory those of
 /// more in two.
-pub fn in_chunks(scenes: impl FnOnce()) {
-    paths::along(PathChoice::HostStaged, || {
+pub fn in_chunks(path: PathChoice, scenes: impl FnOnce()) {
+    paths::along(path, || {
         CHUNKS.set(true);
         let _until = Until;
         scenes();

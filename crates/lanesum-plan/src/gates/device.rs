@@ -123,11 +123,17 @@ impl DeviceFit {
         }
     }
 
-    /// How chunks are cut, where staging suffices for two of them a lane, and there are peers.
+    /// How chunks are cut, where staging suffices for two of them a lane, and there are peers. Straight into GPUs they go between two
+    /// ranks with a GPU each: of more, results are read where their owner is, and nothing is polled or read in a peer's GPU.
     #[must_use]
     #[inline]
-    pub const fn bulk(&self) -> Option<Bulk> {
-        if self.bulk == 0 {
+    pub const fn bulk(&self, path: Path) -> Option<Bulk> {
+        let admitted = match path {
+            Path::None | Path::SharedMemory => false,
+            Path::Peer => self.world.get() == 2 && self.crowd == 1,
+            Path::HostStaged => true,
+        };
+        if self.bulk == 0 || !admitted {
             return None;
         }
         let most = BULK_THREADS[self.chunk_shots() as usize];
@@ -159,8 +165,8 @@ impl DeviceFit {
     }
 
     /// The payload that all lanes together move in one exchange of chunks.
-    pub(crate) fn bulk_exchange(&self) -> Option<Bytes> {
-        let bulk = self.bulk()?;
+    pub(crate) fn bulk_exchange(&self, path: Path) -> Option<Bytes> {
+        let bulk = self.bulk(path)?;
         let shards = match self.chunk_shots() {
             Shots::One => 1,
             Shots::Two => self.world.get() as u64,

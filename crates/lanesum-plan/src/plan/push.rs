@@ -147,7 +147,8 @@ impl Push {
 
 /// Where chunks overtake the frames of the algorithm that runs there, if they move by the same.
 fn chunks((crossing, fit): (Crossing, DeviceFit), dtype: Dtype, model: CostModel) -> Option<(Elements, Bulk)> {
-    let bulk = fit.bulk()?;
+    let path = model.link().path();
+    let bulk = fit.bulk(path)?;
     let (shots, framed) = match crossing {
         Crossing::OneShot => (Shots::One, fit.one_shot_exchange()),
         Crossing::TwoShot | Crossing::From(_) => (Shots::Two, fit.two_shot_exchange()),
@@ -156,7 +157,7 @@ fn chunks((crossing, fit): (Crossing, DeviceFit), dtype: Dtype, model: CostModel
         return None;
     }
     let size = dtype.size() as u64;
-    let moved = fit.bulk_exchange()?;
+    let moved = fit.bulk_exchange(path)?;
     let found = Crossing::find([framed.get() / size, moved.get() / size], |elements| {
         let bytes = Bytes::new(elements.saturating_mul(size));
         let frames = model

@@ -2,7 +2,7 @@
 
 use lanesum_plan::{
     Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, DeviceFit, Dtype, Elements, Gpus, Grid, Kernel, Limits,
-    Plan, RankGpu, Request, device_fit,
+    Path, Plan, RankGpu, Request, device_fit,
 };
 use proptest::prelude::*;
 
@@ -151,7 +151,7 @@ fn an_exchange_of_two_shots_moves_half_a_capacity_for_each_rank() {
     assert_eq!(one(u64::MAX / 6), (u64::MAX / 30).next_multiple_of(32).div_ceil(64));
 }
 
-/// Through host memory long messages move in chunks, from where the model says so: sooner where ranks share a link.
+/// Long messages move in chunks, from where the model says so: through host memory sooner where ranks share a link.
 #[test]
 fn long_messages_across_a_bus_move_in_chunks() {
     let plan = |ranks, gpus, choice| compiled(ranks, Some(staging(ranks, gpus)), choice, Limits::default()).unwrap();
@@ -168,8 +168,15 @@ fn long_messages_across_a_bus_move_in_chunks() {
     assert_eq!(from(2, 1, only(AlgorithmName::TwoShotPush)), None);
     assert_eq!(from(4, 1, only(AlgorithmName::OneShotPush)), None);
     assert_eq!(from(4, 1, auto), from(4, 1, only(AlgorithmName::TwoShotPush)));
-    let peer = compiled(2, Some(gpus(2, 2)), auto, Limits::default()).unwrap();
-    assert_eq!(peer.chunks_from(Dtype::Bf16), None);
+    // Straight into a GPU they go between two ranks that have one each.
+    let peer = |ranks, distinct, choice| {
+        let plan = compiled(ranks, Some(gpus(ranks, distinct)), choice, Limits::default()).unwrap();
+        plan.chunks_from(Dtype::Bf16).map(|from| from.get() * 2 / 1024)
+    };
+    assert_eq!(peer(2, 2, auto), Some(294));
+    assert_eq!(peer(2, 2, only(AlgorithmName::TwoShotPush)), None);
+    assert_eq!(peer(2, 1, auto), None);
+    assert_eq!(peer(3, 3, auto), None);
 
     let shape = |ranks, gpus, elements| {
         let plan = plan(ranks, gpus, auto);
@@ -192,7 +199,7 @@ fn long_messages_across_a_bus_move_in_chunks() {
             stand_in: false,
             ..gpu(rank, 132)
         };
-        fit(Limits::default(), &[gpu(0), gpu(1)]).bulk()
+        fit(Limits::default(), &[gpu(0), gpu(1)]).bulk(Path::HostStaged)
     };
     assert_eq!(bulk(1024).map(|bulk| bulk.threads), Some(480));
     assert_eq!(bulk(256).map(|bulk| bulk.threads), Some(256));
