@@ -324,33 +324,81 @@ struct Chunks {
             return leaves;
         }
 
-        // The leaves that have done least. As writers run ahead of what is finished by a window only, all wait for one that has stopped:
-        // it has told less than they.
-        LANESUM_DEVICE u32 slowest() const {
-            u32 leaves = 0, least = ~0u;
-            LANESUM_ROLLED
-            for (u32 leaf = 0; leaf < W; ++leaf) {
-                if (leaf == launch.position) continue;
-                const u32 told = seen(&tallies.told[leaf]) + seen(&tallies.told[LANESUM_RESULTS + leaf]);
-                if (told > least) continue;
-                if (told < least) leaves = 0;
-                least = told;
-                leaves |= 1u << leaf;
+        // How many chunks of inputs, and of results, each leaf has told.
+        struct Told {
+            u32 counts[2][W];
+
+            // The least that others than this leaf have told.
+            LANESUM_DEVICE u32 least(u32 kind, u32 but) const {
+                u32 found = ~0u;
+                LANESUM_ROLLED
+                for (u32 leaf = 0; leaf < W; ++leaf) {
+                    if (leaf != but && counts[kind][leaf] < found) found = counts[kind][leaf];
+                }
+                return found;
             }
-            return leaves;
+        };
+
+        // The leaves that have done less than the others let them. A result wants the inputs of all others, and inputs run ahead of their
+        // results by a window only; so where one leaf has stopped, all have soon done all that they may, but for that one. This rank's
+        // own part counts as done.
+        LANESUM_DEVICE u32 slowest() const {
+            if constexpr (ONE_SHOT) {
+                return behind(0);
+            } else {
+                Told told;
+                LANESUM_ROLLED
+                for (u32 leaf = 0; leaf < W; ++leaf) {
+                    told.counts[0][leaf] = seen(&tallies.told[leaf]);
+                    told.counts[1][leaf] = seen(&tallies.told[LANESUM_RESULTS + leaf]);
+                }
+                const auto may_send = [&](u32 leaf) {
+                    const u32 most = told.least(1, leaf) + launch.window;
+                    return most < chunks ? most : chunks;
+                };
+                const u32 sent = may_send(launch.position), summed = told.least(0, launch.position);
+                told.counts[0][launch.position] = sent;
+                told.counts[1][launch.position] = summed;
+                u32 leaves = 0;
+                LANESUM_ROLLED
+                for (u32 leaf = 0; leaf < W; ++leaf) {
+                    if (leaf == launch.position) continue;
+                    if (told.counts[0][leaf] < may_send(leaf) || told.counts[1][leaf] < told.least(0, leaf)) leaves |= 1u << leaf;
+                }
+                // It may have stopped between telling one rank and the next.
+                return leaves != 0 ? leaves : behind(0) | behind(LANESUM_RESULTS);
+            }
         }
 
-        // The leaves that are behind, as long as none of the thread's words tells more than is published.
+        // The leaves that owe something, as long as none of the thread's words tells more than is published. In the wait for inputs those
+        // that owe results count, too: who has sent all its inputs may die or leave.
         struct Behind {
             const Work& work;
-            u32 mine, slots;
+            u32 mine;
+            bool inputs;
 
-            LANESUM_DEVICE u32 operator()() const {
+            LANESUM_DEVICE bool goes_on() const {
                 LANESUM_ROLLED
                 for (u32 slot = 0; slot < LANESUM_TOLD; ++slot) {
-                    if ((mine >> slot & 1) != 0 && work.count(slot) > seen(&work.tallies.told[slot])) return 0;
+                    if ((mine >> slot & 1) != 0 && work.count(slot) > seen(&work.tallies.told[slot])) return true;
                 }
-                return work.behind(slots);
+                return inputs && work.behind(0) == 0;
+            }
+            LANESUM_DEVICE u32 operator()() const {
+                if (goes_on()) return 0;
+                return ONE_SHOT ? work.behind(0) : work.behind(0) | work.behind(LANESUM_RESULTS);
+            }
+            // By what stands in memory: other threads may not have published it yet.
+            LANESUM_DEVICE u32 anew() const {
+                if (goes_on()) return 0;
+                u32 leaves = 0;
+                LANESUM_ROLLED
+                for (u32 leaf = 0; leaf < W; ++leaf) {
+                    if (leaf == work.launch.position) continue;
+                    const bool sums = !ONE_SHOT && work.count(LANESUM_RESULTS + leaf) < work.chunks;
+                    if (work.count(leaf) < work.chunks || sums) leaves |= 1u << leaf;
+                }
+                return leaves;
             }
             LANESUM_DEVICE u32 late(u32) const { return work.slowest(); }
         };
@@ -380,7 +428,7 @@ struct Chunks {
                 const bool data = behind(0) != 0;
                 // As long as inputs are missing, results are: who waits for the former sees to what could end the wait.
                 if (data && (pending & all_of<W>()) == 0 && seen(&tallies.stop) == 0) continue;
-                const Behind leaves = {*this, pending, data ? 0u : LANESUM_RESULTS};
+                const Behind leaves = {*this, pending, data};
                 const u32 trouble = outwait<W, GUARD_ALL>(launch, exchange.epoch, data ? PHASE_DATA : PHASE_RESULT, leaves);
                 if (trouble != 0) {
                     raise(&tallies.stop, 1);

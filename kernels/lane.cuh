@@ -108,6 +108,7 @@ struct Pending {
         }
         return pending;
     }
+    LANESUM_DEVICE u32 anew() const { return (*this)(); }
     // Those of the pending ones that are to blame if time runs out.
     LANESUM_DEVICE u32 late(u32 pending) const { return pending; }
 };
@@ -125,7 +126,7 @@ LANESUM_COLD u32 outwait(const Launch& launch, u64 epoch, u32 phase, Leaves leav
         // Trouble is believed only after one more poll, and only if it was found in a wait for the same leaves.
         u32 pending = 0;
         for (u32 polls = trouble.kind != 0 ? 1 : LANESUM_POLL_BUDGET; polls != 0; --polls) {
-            pending = leaves();
+            pending = trouble.kind != 0 ? leaves.anew() : leaves();
             if (pending == 0) return 0;
             spin_hint();
         }

@@ -20,7 +20,8 @@ use crate::shared::{GRACE, Shared};
 use crate::staged::Staged;
 use crate::stream::{RawStream, Stream};
 
-/// The longest wait of a kernel where the display's watchdog would end it.
+/// The longest wait of a kernel where the display's watchdog would end it, which takes two seconds or more; one for results may last an
+/// eighth longer.
 const WATCHDOG: Duration = Duration::from_secs(1);
 
 /// One rank's end of a communicator: `Send`, one caller at a time.

@@ -227,7 +227,7 @@ fn blocks_wait_for_a_place() {
 
 #[test]
 fn who_stops_among_chunks_is_blamed() {
-    for how in ["inputs", "results", "both", "unsteady"] {
+    for how in ["inputs", "slow_writer", "results", "both", "dies", "leaves"] {
         goes_well(&Config::new(), "stalled", "w3.ptx", how);
     }
 }

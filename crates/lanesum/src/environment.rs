@@ -53,7 +53,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "LANESUM_DEADLINE_MS",
-        "longest wait in milliseconds, for set-up and for each call (default 30000)",
+        "longest wait in milliseconds, for set-up and for each call (default 30000); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
         MILLISECONDS,
     ),
     variable(
