@@ -12,9 +12,11 @@ use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Operation, Pa
 use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
+pub use doctor::Doctor;
 pub use reduce::Reduce;
 
 mod bench;
+mod doctor;
 mod reduce;
 
 /// Sums tensors over the processes of one host: check it, time it, sum files, start ranks
@@ -28,6 +30,7 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  lanesum doctor                             what would a sum run here, and what is to mend?
   lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
   lanesum selftest                           does everything work on this machine?
   lanesum bench                              what a sum costs, beside its peers; on GPUs if there are any
@@ -43,10 +46,12 @@ impl Command {
             Self::Bench(arguments) if arguments.json => Reader::Lines,
             Self::Selftest(arguments) => document(arguments.json),
             Self::Reduce(arguments) => document(arguments.json),
+            Self::Doctor(arguments) => document(arguments.json),
             Self::BenchLaunch => Reader::Document,
             Self::Bench(_)
             | Self::Launch(_)
             | Self::Rank(_)
+            | Self::DoctorRank(_)
             | Self::BenchRank(_)
             | Self::ReduceRank(_)
             | Self::BenchHostRank(_)
@@ -59,6 +64,9 @@ impl Command {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say what this machine is, what a sum would run here and why, and what to mend
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Doctor),
     /// Run, check and time the all-reduces of one speculative verify step with real rank processes
     #[command(after_help = VERIFY_EXAMPLES)]
     VerifyCycle(VerifyCycle),
@@ -77,6 +85,9 @@ pub enum Command {
     /// One rank of a run of this program
     #[command(hide = true)]
     Rank(Assigned),
+    /// One rank that the doctor tries
+    #[command(hide = true)]
+    DoctorRank(Assigned),
     /// One rank of a bench
     #[command(hide = true)]
     BenchRank(Assigned),

@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod cores;
 mod deadline;
+mod doctor;
 mod engines;
 mod errors;
 mod launch;
@@ -30,6 +31,10 @@ fn main() -> ExitCode {
         Err(answer) => return answer_of_the_parser(&answer),
     };
     let outcome = match &arguments.command {
+        Command::Doctor(doctor) => match doctor::run(doctor) {
+            Ok(code) => return ExitCode::from(code),
+            Err(error) => Err(error),
+        },
         Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
+        Command::DoctorRank(arguments) => return doctor::rank::run(&arguments.assignment),
         Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
         Command::BenchRank(arguments) => return bench::gpu::rank::run(&arguments.assignment),
         Command::BenchHostRank(arguments) => return bench::host::rank::run(arguments),

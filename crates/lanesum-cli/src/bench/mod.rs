@@ -16,7 +16,7 @@ pub mod host;
 mod plot;
 mod record;
 mod sizes;
-mod statistics;
+pub mod statistics;
 
 use crate::arguments::Bench;
 use crate::errors::CliError;

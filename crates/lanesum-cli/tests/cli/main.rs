@@ -5,6 +5,7 @@ mod bench;
 mod bench_host;
 mod common;
 mod cuda;
+mod doctor;
 mod launch;
 mod reduce;
 mod selftest;

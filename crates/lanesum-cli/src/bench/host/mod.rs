@@ -26,7 +26,7 @@ pub mod peers;
 mod picture;
 mod program;
 pub mod rank;
-mod round_trip;
+pub mod round_trip;
 mod row;
 mod said;
 mod table;

@@ -1,0 +1,34 @@
+//! What `lanesum doctor` takes.
+
+use clap::Args;
+use lanesum::EngineChoice;
+
+use super::{RANKS, engines};
+
+/// `lanesum doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// How many ranks to try [default: the GPUs or, on the host, the CPUs that this process may use, but 2 to 8]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
+    pub ranks: Option<u8>,
+    /// Sum on GPUs if all ranks can attach one, insist on the host, or insist on GPUs
+    #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
+    pub engine: EngineChoice,
+    /// Write one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What stands below the options.
+pub const EXAMPLES: &str = "\
+Examples:
+  lanesum doctor
+  lanesum doctor --json
+  lanesum doctor --ranks 4 --engine cuda
+
+Ranks are started as processes, join, and say what a sum of bf16 would run, length by length, and why. In
+the host's memory they also run it: every sum is checked, and the time is the largest median of a rank.
+Between GPUs it is `lanesum bench` that measures, and `lanesum selftest` that checks.
+Nothing is changed on the machine. No question is waited for longer than some ten seconds.
+Exit code: 0 if all is fine, 1 if it works with remarks, 2 if there is something to mend, or for bad
+arguments.";

@@ -1,0 +1,309 @@
+//! What of all that was seen is worth a remark, what is to be mended, and what could not be seen.
+
+use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
+use serde::Serialize;
+
+use super::Driver;
+use super::rank::RankReport;
+use crate::bench::host::round_trip::{Regime, RoundTrip};
+use crate::ranks::Outcome;
+
+/// Everything that was found out.
+pub struct Seen {
+    pub host: HostFacts,
+    /// The CPUs that this process may use.
+    pub cpus: Vec<usize>,
+    /// Between the first two of them.
+    pub round_trip: Option<RoundTrip>,
+    /// The same, of copies.
+    pub copy_gb_per_s: Option<f64>,
+    pub driver: Driver,
+    /// How many ranks were tried.
+    pub ranks: usize,
+    pub tried: Outcome<RankReport>,
+}
+
+/// How the machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing to say.
+    Fine,
+    /// It works, and something could be better.
+    Remarks,
+    /// Something that was wanted does not work.
+    Mend,
+}
+
+impl Verdict {
+    /// What the program ends with.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Verdict::Fine => 0,
+            Verdict::Remarks => 1,
+            Verdict::Mend => 2,
+        }
+    }
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Remark {
+    /// Whether it only could be better, or has to be mended.
+    pub verdict: Verdict,
+    /// What was found.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// Something that could not be read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unknown {
+    /// What.
+    pub what: &'static str,
+    /// How to find out.
+    pub how: &'static str,
+}
+
+fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
+    Remark {
+        verdict,
+        what: what.into(),
+        remedy: remedy.into(),
+    }
+}
+
+impl Seen {
+    /// What the first rank found; the others' plans are the same.
+    pub fn first(&self) -> Option<&RankReport> {
+        match &self.tried {
+            Outcome::Reports(reports) => reports.first(),
+            Outcome::Failure(_) => None,
+        }
+    }
+
+    /// What to do, the most urgent first.
+    pub fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = self.of_the_driver();
+        match &self.tried {
+            Outcome::Failure(failure) => {
+                let remedy = failure
+                    .hint
+                    .clone()
+                    .unwrap_or_else(|| "run `lanesum selftest` and report what it says".to_owned());
+                remarks.push(remark(
+                    Verdict::Mend,
+                    format!("{} ranks do not get along: {}", self.ranks, failure.error),
+                    remedy,
+                ));
+            }
+            Outcome::Reports(reports) => remarks.extend(reports.first().into_iter().flat_map(of_the_ranks)),
+        }
+        remarks.extend(self.of_the_cpus());
+        remarks.sort_by_key(|remark| std::cmp::Reverse(remark.verdict));
+        remarks
+    }
+
+    fn of_the_driver(&self) -> Vec<Remark> {
+        match &self.driver {
+            Driver::Silent => vec![remark(
+                Verdict::Mend,
+                "the GPU driver does not say what it is within ten seconds",
+                "look at dmesg for Xid errors, and whether nvidia-smi answers; a GPU that has fallen off the bus wants a restart of the machine",
+            )],
+            Driver::Refused(error) => vec![remark(Verdict::Mend, error.to_string(), error.hint())],
+            Driver::Answered(found) if found.stand_in() => vec![remark(
+                Verdict::Remarks,
+                "the driver is the tests' stand-in: no GPU takes part",
+                "leave the stand-in out of LD_LIBRARY_PATH",
+            )],
+            Driver::Answered(_) => vec![],
+        }
+    }
+
+    fn of_the_cpus(&self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        let busy = |trip| Regime::around(Some(trip), Some(trip)) == Regime::Busy;
+        if self.round_trip.is_some_and(busy) {
+            remarks.push(remark(
+                Verdict::Remarks,
+                "something else used the CPUs meanwhile: what was measured says little",
+                "ask again when the machine is quiet",
+            ));
+        }
+        if let [only] = *self.cpus {
+            remarks.push(remark(
+                Verdict::Remarks,
+                format!("this process may use CPU {only} alone: ranks take turns on it"),
+                "allow more CPUs (taskset, the container's cpuset)",
+            ));
+        }
+        remarks
+    }
+
+    /// What could not be read, and how to find out.
+    pub fn unknown(&self) -> Vec<Unknown> {
+        let mut unknown = Vec::new();
+        let mut note = |known: bool, what, how| {
+            if !known {
+                unknown.push(Unknown { what, how });
+            }
+        };
+        note(self.host.cpu_model.is_some(), "the processor's name", "lscpu");
+        note(
+            self.host.numa_nodes.is_some(),
+            "the number of NUMA nodes",
+            "cat /sys/devices/system/node/online",
+        );
+        note(
+            self.host.container.is_some(),
+            "whether this is a container",
+            "cat /proc/1/cgroup",
+        );
+        note(
+            self.cpus.len() < 2 || self.round_trip.is_some(),
+            "how far the first two CPUs are apart",
+            "run `lanesum bench --engine host` where threads may be pinned",
+        );
+        note(
+            self.cpus.len() < 2 || self.copy_gb_per_s.is_some(),
+            "how fast one CPU copies what another wrote",
+            "the same",
+        );
+        unknown
+    }
+}
+
+/// What the ranks' plan says of the machine.
+fn of_the_ranks(report: &RankReport) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    if let Some(reason) = &report.without_device {
+        remarks.push(remark(
+            Verdict::Mend,
+            format!("the GPUs are not used: {reason}"),
+            "mend that, or say --engine host; `lanesum doctor --engine cuda` tells more",
+        ));
+    }
+    if let (Some(other), Some(decision)) = (&report.other_path, report.decisions.first())
+        && decision.path == Path::HostStaged
+    {
+        remarks.push(remark(
+            Verdict::Remarks,
+            format!("bytes go through the host's memory: {}", other.reason),
+            remedy_of(Gate::PeerAccess).unwrap_or_default(),
+        ));
+    }
+    for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
+        if matches!(finding.gate, Gate::Cores | Gate::OwnDevice) {
+            let remedy = remedy_of(finding.gate).unwrap_or_default();
+            remarks.push(remark(Verdict::Remarks, finding.evidence.clone(), remedy));
+        }
+    }
+    let watched = |gpus: &Gpus| gpus.ranks.iter().any(|gpu| gpu.watchdog);
+    if report.topology.gpus.as_ref().is_some_and(watched) {
+        remarks.push(remark(
+            Verdict::Remarks,
+            "a display is attached to a rank's GPU, whose driver ends kernels that run for seconds: no call waits longer than a second for a peer",
+            "take the display to another GPU, or run without one",
+        ));
+    }
+    remarks
+}
+
+/// What to do where a gate says no, if anything can be done.
+pub fn remedy_of(gate: Gate) -> Option<&'static str> {
+    match gate {
+        Gate::Peers | Gate::Payload | Gate::OneShotFit | Gate::TwoShotFit | Gate::InPlace => None,
+        Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
+        Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
+        Gate::PeerAccess => Some(
+            "GeForce drivers refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it; on servers turn ACS off for the GPUs' ports",
+        ),
+        Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
+        Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
+    }
+}
+
+/// Whether a gate that says no is worth a remedy: some only tell what kind of call it is.
+pub fn remedy(finding: &Finding) -> Option<&'static str> {
+    match finding.answer {
+        Answer::Yes => None,
+        Answer::No | Answer::Unknown => remedy_of(finding.gate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::Found;
+    use crate::ranks::supervise::Failure;
+
+    fn seen(driver: Driver, tried: Outcome<RankReport>) -> Seen {
+        Seen {
+            host: HostFacts::default(),
+            cpus: vec![3, 5],
+            round_trip: None,
+            copy_gb_per_s: Some(10.0),
+            driver,
+            ranks: 2,
+            tried,
+        }
+    }
+
+    fn host() -> Driver {
+        Driver::Answered(Found::host(None))
+    }
+
+    #[test]
+    fn a_driver_that_is_silent_is_to_be_mended() {
+        let remarks = seen(Driver::Silent, Outcome::Reports(vec![])).remarks();
+        assert_eq!(remarks.len(), 1);
+        assert!(
+            remarks[0].verdict == Verdict::Mend && remarks[0].remedy.contains("dmesg"),
+            "{remarks:?}"
+        );
+    }
+
+    #[test]
+    fn ranks_that_fail_are_to_be_mended_before_anything_else() {
+        let failure = |hint: Option<&str>| Failure {
+            error: "rank 1 is lost".to_owned(),
+            hint: hint.map(str::to_owned),
+            failed_ranks: vec![1],
+            noticed_ms: None,
+            notices: vec![],
+        };
+        for (hint, remedy) in [(Some("look there"), "look there"), (None, "selftest")] {
+            let mut alone = seen(host(), Outcome::Failure(failure(hint)));
+            alone.cpus = vec![3];
+            let remarks = alone.remarks();
+            let verdicts: Vec<Verdict> = remarks.iter().map(|remark| remark.verdict).collect();
+            assert_eq!(verdicts, [Verdict::Mend, Verdict::Remarks]);
+            assert!(remarks[0].what.contains("rank 1 is lost") && remarks[0].remedy.contains(remedy));
+            assert!(remarks[1].what.contains("CPU 3 alone"));
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_is_listed_and_no_fault() {
+        let quiet = seen(host(), Outcome::Reports(vec![]));
+        assert_eq!(quiet.remarks(), []);
+        let names: Vec<&str> = quiet.unknown().iter().map(|unknown| unknown.what).collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        // One CPU is apart from none.
+        let alone = Seen {
+            cpus: vec![0],
+            copy_gb_per_s: None,
+            ..quiet
+        };
+        assert_eq!(alone.unknown().len(), 3);
+    }
+
+    #[test]
+    fn verdicts_end_the_program_in_their_own_ways() {
+        let codes = [Verdict::Fine, Verdict::Remarks, Verdict::Mend].map(Verdict::exit_code);
+        assert_eq!(codes, [0, 1, 2]);
+        assert!(Verdict::Mend > Verdict::Remarks && Verdict::Remarks > Verdict::Fine);
+    }
+}

@@ -1,0 +1,175 @@
+//! One rank that the doctor tries: a process of its own that the parent started as `lanesum doctor-rank`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lanesum::{AllReduce, Builder, Communicator, EngineChoice, bf16};
+use lanesum_plan::{
+    Buffers, Bytes, Candidate, Dtype, Elements, Finding, Operation, PathRefusal, Request, Topology, Verdict,
+};
+use serde::{Deserialize, Serialize};
+
+use super::report::{Alternative, Decision};
+use crate::bench::statistics::Spread;
+use crate::ranks::message::engine_word;
+use crate::ranks::speech::{self, RankError, microseconds, milliseconds};
+
+/// The lengths that decisions are told for, in bytes, and how often a sum of each is timed in the host's memory.
+pub const SIZES: [(u64, u32); 6] = [
+    (1 << 10, 2_000),
+    (8 << 10, 1_000),
+    // A verify step's.
+    (43_008, 400),
+    (256 << 10, 100),
+    (1 << 20, 30),
+    (16 << 20, 5),
+];
+/// Sums of a length that nobody times, at most; the first of them is checked.
+const WARM_UP: u32 = 20;
+/// On a machine that is slow or busy fewer sums have to do.
+const BUDGET: Duration = Duration::from_millis(300);
+
+/// The work of one rank: its only argument.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The process that started the rank.
+    pub parent: u32,
+    /// Which engine to ask for.
+    #[serde(with = "engine_word")]
+    pub engine: EngineChoice,
+    /// The CPU to stay on.
+    pub cpu: Option<usize>,
+}
+
+/// What one rank found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// What was observed, the same on all ranks.
+    pub topology: Topology,
+    /// What runs each length, and how long that takes this rank.
+    pub decisions: Vec<Decision>,
+    /// The gates' answers for a verify step's sum.
+    pub gates: Vec<Finding>,
+    /// The path between GPUs that is not taken.
+    pub other_path: Option<PathRefusal>,
+    /// Why there is no GPU, where one would have been welcome.
+    pub without_device: Option<String>,
+    /// The instructions that sum in the host's memory.
+    pub isa: String,
+    /// How long it took to make the communicator.
+    pub setup_ms: f64,
+    /// The host memory that the ranks share.
+    pub memory_bytes: u64,
+    /// The GPU memory that this rank has taken.
+    pub device_memory_bytes: u64,
+}
+
+/// Does what the parent asks for.
+pub fn run(assignment: &str) -> ExitCode {
+    speech::run(|| work(&serde_json::from_str(assignment)?))
+}
+
+fn work(assignment: &Assignment) -> Result<(), RankError> {
+    speech::settle(assignment.parent, assignment.cpu)?;
+    speech::meet()?;
+    let communicator = Builder::from_env()?.engine(assignment.engine).join()?;
+    speech::joined(&communicator)?;
+    let report = examined(&communicator)?;
+    speech::conclude(communicator, report)
+}
+
+fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
+    let buffers = match communicator.device() {
+        Some(_) => Buffers::Device,
+        None => Buffers::Private,
+    };
+    let request = |bytes: u64| Request {
+        operation: Operation::Sum,
+        dtype: Dtype::Bf16,
+        elements: Elements::new(bytes / Dtype::Bf16.size() as u64),
+        buffers,
+        label: None,
+    };
+    let mut decisions = Vec::new();
+    for (bytes, times) in SIZES {
+        let request = request(bytes);
+        let explanation = communicator.explain(&request);
+        let measured_us = match buffers {
+            Buffers::Device => None,
+            Buffers::Private | Buffers::Shared => measured(communicator, request.elements, times)?,
+        };
+        decisions.push(Decision {
+            bytes,
+            dtype: request.dtype,
+            engine: explanation.engine,
+            path: explanation.path,
+            algorithm: explanation.chosen,
+            predicted_us: explanation.predicted_us,
+            measured_us,
+            alternatives: explanation.candidates.into_iter().filter_map(alternative).collect(),
+        });
+    }
+    let step = communicator.explain(&request(43_008));
+    Ok(RankReport {
+        topology: communicator.topology().clone(),
+        decisions,
+        gates: step.gates,
+        other_path: step.other_path,
+        without_device: communicator.without_device().map(str::to_owned),
+        isa: communicator.isa().to_owned(),
+        setup_ms: milliseconds(communicator.setup_time()),
+        memory_bytes: communicator.memory().get(),
+        device_memory_bytes: communicator.device_memory().get(),
+    })
+}
+
+fn alternative(candidate: Candidate) -> Option<Alternative> {
+    match candidate.verdict {
+        Verdict::Chosen => None,
+        Verdict::Refused(refusal) => Some(Alternative {
+            algorithm: candidate.algorithm,
+            predicted_us: candidate.predicted_us,
+            refused: refusal.to_string(),
+        }),
+    }
+}
+
+/// The median of so many sums in the host's memory, in microseconds, or of fewer if they take long; all ranks make as many. One is
+/// checked.
+fn measured(communicator: &Communicator, elements: Elements, times: u32) -> Result<Option<f64>, RankError> {
+    let ranks = communicator.world().get();
+    let own = bf16::from_f32(communicator.rank().index() as f32 + 1.0);
+    let mut values = vec![own; elements.get() as usize];
+    let sum = |values: &mut [bf16]| -> Result<Duration, RankError> {
+        let start = Instant::now();
+        let issued = communicator.all_reduce(AllReduce::in_place(values))?;
+        let time = start.elapsed();
+        speech::ran(&issued)?;
+        Ok(time)
+    };
+    let start = Instant::now();
+    sum(&mut values)?;
+    // Up to 16 ranks bf16 holds it.
+    let wanted = bf16::from_f32((ranks * (ranks + 1) / 2) as f32);
+    if values.iter().any(|value| *value != wanted) {
+        return Err(RankError::Refused {
+            cause: format!("a sum of {} is wrong", Bytes::new(2 * elements.get())),
+            hint: Some("please report it, with the output of `lanesum selftest`".into()),
+        });
+    }
+    // Sums of zeros stay what they are. What the ranks agree on is the largest number that the slowest of them has time for.
+    values.fill(bf16::from_f32(0.0));
+    let rounds = BUDGET.as_secs_f64() / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+    let mut agreed = [rounds.clamp(1.0, f64::from(times)) as f32];
+    let least = AllReduce::in_place(&mut agreed[..]).operation(Operation::Min);
+    speech::ran(&communicator.all_reduce(least)?)?;
+    let [rounds] = agreed.map(|rounds| rounds as u32);
+    for _ in 0..WARM_UP.min(rounds) {
+        sum(&mut values)?;
+    }
+    let mut found = Vec::new();
+    for _ in 0..rounds {
+        found.push(microseconds(sum(&mut values)?));
+    }
+    Ok(Spread::of(found).map(|spread| spread.median))
+}

@@ -1,0 +1,376 @@
+//! What the doctor says in the end, to people and to programs.
+
+use std::fmt::Write;
+
+use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu};
+use serde::{Deserialize, Serialize};
+
+use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
+use super::rank::RankReport;
+use crate::bench::host::round_trip::Regime;
+use crate::engines::STAND_IN;
+use crate::progress::grouped;
+use crate::ranks::Outcome;
+
+/// What a sum of one length would run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Of a message.
+    pub bytes: u64,
+    pub dtype: Dtype,
+    pub engine: Engine,
+    pub path: Path,
+    /// None where all are refused.
+    pub algorithm: Option<AlgorithmName>,
+    pub predicted_us: Option<f64>,
+    /// The largest of the ranks' medians, in the host's memory.
+    pub measured_us: Option<f64>,
+    pub alternatives: Vec<Alternative>,
+}
+
+/// An algorithm that is not taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    pub algorithm: AlgorithmName,
+    pub predicted_us: Option<f64>,
+    /// Why not.
+    pub refused: String,
+}
+
+/// The machine, as far as it tells.
+#[derive(Debug, Serialize)]
+struct Machine {
+    cpu: Option<String>,
+    cpus: CpuSet,
+    numa_nodes: Option<u32>,
+    page_bytes: Option<u64>,
+    memory_limit_bytes: Option<u64>,
+    container: Option<bool>,
+    flag_round_trip_ns: Option<f64>,
+    cores: Regime,
+    copy_gb_per_s: Option<f64>,
+}
+
+/// A gate's answer, with what to do about it.
+#[derive(Debug, Serialize)]
+struct Gate {
+    name: &'static str,
+    verdict: &'static str,
+    reason: String,
+    remedy: Option<&'static str>,
+}
+
+/// The way from one rank's GPU to another's.
+#[derive(Debug, Serialize)]
+struct Way {
+    from: usize,
+    to: usize,
+    peer: PeerVerdict,
+    host_staged: Option<PeerVerdict>,
+}
+
+#[derive(Debug, Serialize)]
+struct Driver {
+    cuda_version: u32,
+    devices: usize,
+}
+
+/// What went wrong among the ranks.
+#[derive(Debug, Serialize)]
+struct Failed {
+    error: String,
+    hint: Option<String>,
+    failed_ranks: Vec<usize>,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    version: &'static str,
+    pub verdict: Verdict,
+    stand_in: bool,
+    machine: Machine,
+    driver: Option<Driver>,
+    /// Why ranks sum in the host's memory, where nobody insisted on that.
+    without_gpus: Option<String>,
+    ranks: usize,
+    isa: Option<String>,
+    setup_ms: Option<f64>,
+    memory_bytes: Option<u64>,
+    device_memory_bytes: Option<u64>,
+    gpus: Vec<RankGpu>,
+    pairs: Vec<Way>,
+    gates: Vec<Gate>,
+    decisions: Vec<Decision>,
+    remarks: Vec<Remark>,
+    unknown: Vec<Unknown>,
+    failed: Option<Failed>,
+}
+
+impl Report {
+    /// From what was seen.
+    pub fn of(seen: &Seen) -> Self {
+        let first = seen.first();
+        let remarks = seen.remarks();
+        let found = match &seen.driver {
+            super::Driver::Answered(found) => Some(found),
+            super::Driver::Refused(_) | super::Driver::Silent => None,
+        };
+        let failed = match &seen.tried {
+            Outcome::Reports(_) => None,
+            Outcome::Failure(failure) => Some(Failed {
+                error: failure.error.clone(),
+                hint: failure.hint.clone(),
+                failed_ranks: failure.failed_ranks.clone(),
+            }),
+        };
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            verdict: remarks
+                .iter()
+                .map(|remark| remark.verdict)
+                .max()
+                .unwrap_or(Verdict::Fine),
+            stand_in: found.is_some_and(|found| found.stand_in()),
+            machine: Machine {
+                cpu: seen.host.cpu_model.clone(),
+                cpus: seen.cpus.iter().copied().collect(),
+                numa_nodes: seen.host.numa_nodes,
+                page_bytes: seen.host.page.map(|page| page.get()),
+                memory_limit_bytes: seen.host.memory_limit.map(|limit| limit.get()),
+                container: seen.host.container,
+                flag_round_trip_ns: seen.round_trip.map(|trip| trip.ns),
+                cores: Regime::around(seen.round_trip, seen.round_trip),
+                copy_gb_per_s: seen.copy_gb_per_s,
+            },
+            driver: found.and_then(|found| found.driver).map(|driver| Driver {
+                cuda_version: driver.version,
+                devices: driver.devices,
+            }),
+            without_gpus: found
+                .and_then(|found| found.without.clone())
+                .or_else(|| first.and_then(|first| first.without_device.clone())),
+            ranks: seen.ranks,
+            isa: first.map(|first| first.isa.clone()),
+            setup_ms: largest(seen, |report| report.setup_ms),
+            memory_bytes: first.map(|first| first.memory_bytes),
+            device_memory_bytes: first.map(|first| first.device_memory_bytes),
+            gpus: first
+                .and_then(|first| first.topology.gpus.clone())
+                .map_or(vec![], |gpus| gpus.ranks),
+            pairs: first.map(pairs).unwrap_or_default(),
+            gates: first.map(gates).unwrap_or_default(),
+            decisions: decisions(seen),
+            remarks,
+            unknown: seen.unknown(),
+            failed,
+        }
+    }
+
+    /// The tables for people.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).unwrap_or_default();
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        if self.stand_in {
+            writeln!(text, "{STAND_IN}")?;
+        }
+        let verdict = match self.verdict {
+            Verdict::Fine => "all is fine".to_owned(),
+            Verdict::Remarks => format!("it works, with {}", counted(self.remarks.len(), "remark")),
+            Verdict::Mend => {
+                let mend = |remark: &&Remark| remark.verdict == Verdict::Mend;
+                format!("{} to mend", counted(self.remarks.iter().filter(mend).count(), "thing"))
+            }
+        };
+        writeln!(text, "lanesum {} doctor: {verdict}\n", self.version)?;
+        for (name, value) in self.rows() {
+            writeln!(text, "  {name:<12}{value}")?;
+        }
+        self.write_decisions(text)?;
+        if !self.gates.is_empty() {
+            writeln!(text, "\ngates")?;
+        }
+        for gate in &self.gates {
+            writeln!(text, "  {:<14} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
+        }
+        for (place, remark) in self.remarks.iter().enumerate() {
+            let title = match remark.verdict {
+                Verdict::Mend => "to mend",
+                Verdict::Remarks | Verdict::Fine => "remark",
+            };
+            writeln!(text, "\n{title} {}: {}\n  {}", place + 1, remark.what, remark.remedy)?;
+        }
+        for unknown in &self.unknown {
+            writeln!(text, "\nnot known: {}\n  {}", unknown.what, unknown.how)?;
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let machine = &self.machine;
+        let unknown = || "unknown".to_owned();
+        let memory = |bytes: u64| lanesum_plan::Bytes::new(bytes).to_string();
+        let mut rows = vec![
+            ("machine", machine.cpu.clone().unwrap_or_else(unknown)),
+            (
+                "",
+                format!(
+                    "{} usable: {}; NUMA nodes: {}; {}",
+                    counted(machine.cpus.len(), "CPU"),
+                    machine.cpus,
+                    machine.numa_nodes.map_or_else(unknown, |nodes| nodes.to_string()),
+                    match machine.container {
+                        Some(true) => "in a container",
+                        Some(false) => "in no container",
+                        None => "container or not: unknown",
+                    },
+                ),
+            ),
+        ];
+        if let Some(limit) = machine.memory_limit_bytes {
+            rows.push(("", format!("the control group's memory: {}", memory(limit))));
+        }
+        if let Some(ns) = machine.flag_round_trip_ns {
+            let copies = machine
+                .copy_gb_per_s
+                .map_or_else(unknown, |rate| format!("{rate:.1} GB/s"));
+            rows.push((
+                "cores",
+                format!(
+                    "{}: a flag goes there and back in {ns:.0} ns, copies of what the other wrote run at {copies}",
+                    machine.cores.name()
+                ),
+            ));
+        }
+        match (&self.driver, &self.without_gpus) {
+            (Some(driver), _) => rows.push((
+                "driver",
+                format!(
+                    "for CUDA {}.{}, {}",
+                    driver.cuda_version / 1000,
+                    driver.cuda_version % 1000 / 10,
+                    counted(driver.devices, "GPU")
+                ),
+            )),
+            (None, Some(reason)) => rows.push(("no GPU", reason.clone())),
+            (None, None) => {}
+        }
+        for (rank, gpu) in self.gpus.iter().enumerate() {
+            let name = if rank == 0 { "GPUs" } else { "" };
+            rows.push((
+                name,
+                format!(
+                    "rank {rank}: {}, {}, compute {}.{}, {} multiprocessors, {}",
+                    gpu.name, gpu.pci_bus_id, gpu.compute.0, gpu.compute.1, gpu.multiprocessors, gpu.memory
+                ),
+            ));
+        }
+        if let (Some(setup), Some(bytes)) = (self.setup_ms, self.memory_bytes) {
+            let on_gpus = match self.device_memory_bytes {
+                None | Some(0) => String::new(),
+                Some(bytes) => format!(", and {} on each GPU", memory(bytes)),
+            };
+            rows.push((
+                "set-up",
+                format!(
+                    "{} in {setup:.1} ms; {} of host memory in all{on_gpus}",
+                    counted(self.ranks, "rank"),
+                    memory(bytes)
+                ),
+            ));
+        }
+        rows
+    }
+
+    fn write_decisions(&self, text: &mut String) -> std::fmt::Result {
+        if self.decisions.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            text,
+            "\n{:>12}  {:<7} {:<14} {:<16} {:>12} {:>12}   (a sum of bf16, in us)",
+            "bytes", "engine", "path", "algorithm", "predicted", "measured"
+        )?;
+        for decision in &self.decisions {
+            let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
+            writeln!(
+                text,
+                "{:>12}  {:<7} {:<14} {:<16} {:>12} {:>12}",
+                grouped(decision.bytes),
+                decision.engine,
+                decision.path,
+                decision.algorithm.map_or("refused", AlgorithmName::name),
+                time(decision.predicted_us),
+                time(decision.measured_us)
+            )?;
+            let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || decision.algorithm.is_none();
+            for alternative in decision.alternatives.iter().filter(could) {
+                writeln!(text, "{:>14}not {}: {}", "", alternative.algorithm, alternative.refused)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn largest(seen: &Seen, of: impl Fn(&RankReport) -> f64) -> Option<f64> {
+    match &seen.tried {
+        Outcome::Reports(reports) => reports.iter().map(of).reduce(f64::max),
+        Outcome::Failure(_) => None,
+    }
+}
+
+fn pairs(report: &RankReport) -> Vec<Way> {
+    let Some(gpus) = &report.topology.gpus else {
+        return vec![];
+    };
+    let rows = gpus.peers.iter().enumerate();
+    let all = rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, peer)| (from, to, peer)));
+    let others = all.filter(|(from, to, _)| from != to);
+    others
+        .map(|(from, to, peer)| Way {
+            from,
+            to,
+            peer: peer.clone(),
+            host_staged: gpus.staged.get(from).and_then(|row| row.get(to)).cloned(),
+        })
+        .collect()
+}
+
+fn gates(report: &RankReport) -> Vec<Gate> {
+    let told = |finding: &lanesum_plan::Finding| Gate {
+        name: finding.gate.name(),
+        verdict: finding.answer.name(),
+        reason: finding.evidence.clone(),
+        remedy: remedy(finding),
+    };
+    report.gates.iter().map(told).collect()
+}
+
+/// Those of the first rank, with the times of the slowest.
+fn decisions(seen: &Seen) -> Vec<Decision> {
+    let Outcome::Reports(reports) = &seen.tried else {
+        return vec![];
+    };
+    let Some(first) = reports.first() else {
+        return vec![];
+    };
+    let slowest = |place: usize| {
+        let times = reports
+            .iter()
+            .filter_map(|report| report.decisions.get(place)?.measured_us);
+        times.reduce(f64::max)
+    };
+    let with_time = |(place, decision): (usize, &Decision)| Decision {
+        measured_us: slowest(place),
+        ..decision.clone()
+    };
+    first.decisions.iter().enumerate().map(with_time).collect()
+}
