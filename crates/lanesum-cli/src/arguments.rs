@@ -12,7 +12,7 @@ use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Operation, Pa
 use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
-pub use doctor::Doctor;
+pub use doctor::{Asking, Doctor};
 pub use reduce::Reduce;
 
 mod bench;
@@ -52,6 +52,7 @@ impl Command {
             | Self::Launch(_)
             | Self::Rank(_)
             | Self::DoctorRank(_)
+            | Self::DoctorDriver(_)
             | Self::BenchRank(_)
             | Self::ReduceRank(_)
             | Self::BenchHostRank(_)
@@ -85,6 +86,9 @@ pub enum Command {
     /// One rank of a run of this program
     #[command(hide = true)]
     Rank(Assigned),
+    /// Ask the GPU driver what it is
+    #[command(hide = true)]
+    DoctorDriver(Asking),
     /// One rank that the doctor tries
     #[command(hide = true)]
     DoctorRank(Assigned),

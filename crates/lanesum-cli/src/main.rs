@@ -33,7 +33,10 @@ fn main() -> ExitCode {
     let outcome = match &arguments.command {
         Command::Doctor(doctor) => match doctor::run(doctor) {
             Ok(code) => return ExitCode::from(code),
-            Err(error) => Err(error),
+            Err(error) => {
+                error.tell(arguments.command.reader());
+                return ExitCode::from(doctor::exit_code(&error));
+            }
         },
         Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
+        Command::DoctorDriver(arguments) => return doctor::driver::answer(arguments.parent),
         Command::DoctorRank(arguments) => return doctor::rank::run(&arguments.assignment),
         Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
         Command::BenchRank(arguments) => return bench::gpu::rank::run(&arguments.assignment),

@@ -8,7 +8,7 @@ use super::{RANKS, engines};
 /// `lanesum doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// How many ranks to try [default: the GPUs or, on the host, the CPUs that this process may use, but 2 to 8]
+    /// How many ranks to try [default: the GPUs, but at most 8, or, on the host, the CPUs that this process may use, but 2 to 8]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(RANKS))]
     pub ranks: Option<u8>,
     /// Sum on GPUs if all ranks can attach one, insist on the host, or insist on GPUs
@@ -19,6 +19,13 @@ pub struct Doctor {
     pub json: bool,
 }
 
+/// `lanesum doctor-driver`
+#[derive(Debug, Args)]
+pub struct Asking {
+    /// The process that wants to know.
+    pub parent: u32,
+}
+
 /// What stands below the options.
 pub const EXAMPLES: &str = "\
 Examples:
@@ -26,9 +33,9 @@ Examples:
   lanesum doctor --json
   lanesum doctor --ranks 4 --engine cuda
 
-Ranks are started as processes, join, and say what a sum of bf16 would run, length by length, and why. In
-the host's memory they also run it: every sum is checked, and the time is the largest median of a rank.
-Between GPUs it is `lanesum bench` that measures, and `lanesum selftest` that checks.
-Nothing is changed on the machine. No question is waited for longer than some ten seconds.
-Exit code: 0 if all is fine, 1 if it works with remarks, 2 if there is something to mend, or for bad
-arguments.";
+Ranks are started as processes, join, and say what a sum of bf16 would run, length by length, and why.
+They make such sums and check them, on GPUs up to 1 MiB; in the host's memory they also time them, and
+the largest median of a rank is told. `lanesum bench` measures GPUs, `lanesum selftest` checks all.
+It takes about a second, and ends within a minute whatever hangs.
+Exit code: 0 if all is fine, 1 if it works with remarks, 2 if there is something to mend or for bad
+arguments, 128 + the number of a signal.";

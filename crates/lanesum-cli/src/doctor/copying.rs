@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use crate::bench::statistics::Spread;
@@ -26,14 +27,16 @@ pub fn rate(cpus: &[usize]) -> Option<f64> {
     // Each end belongs to its thread, so that one which gives up is noticed by the other.
     let times = std::thread::scope(|scope| {
         let buffer = &buffer;
-        let writer = scope.spawn(move || {
+        let writer = Builder::new().spawn_scoped(scope, move || {
             cores::pin(first).ok()?;
             write(buffer, &written, &to_write)
         });
-        let reader = scope.spawn(move || {
+        let writer = writer.ok()?;
+        let reader = Builder::new().spawn_scoped(scope, move || {
             cores::pin(second).ok()?;
             copy(buffer, &copied, &to_copy)
         });
+        let reader = reader.ok()?;
         let (done, times) = (writer.join().ok().flatten(), reader.join().ok().flatten());
         done.and(times)
     })?;

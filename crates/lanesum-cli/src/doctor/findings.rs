@@ -1,11 +1,13 @@
 //! What of all that was seen is worth a remark, what is to be mended, and what could not be seen.
 
+use lanesum::EngineChoice;
 use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
 use serde::Serialize;
 
-use super::Driver;
+use super::driver::Driver;
 use super::rank::RankReport;
-use crate::bench::host::round_trip::{Regime, RoundTrip};
+use super::report::counted;
+use crate::bench::host::round_trip::RoundTrip;
 use crate::ranks::Outcome;
 
 /// Everything that was found out.
@@ -17,6 +19,10 @@ pub struct Seen {
     pub round_trip: Option<RoundTrip>,
     /// The same, of copies.
     pub copy_gb_per_s: Option<f64>,
+    /// What is wrong with the environment, and what to do.
+    pub environment: Option<(String, String)>,
+    /// What was asked for.
+    pub asked: EngineChoice,
     pub driver: Driver,
     /// How many ranks were tried.
     pub ranks: usize,
@@ -86,6 +92,13 @@ impl Seen {
     /// What to do, the most urgent first.
     pub fn remarks(&self) -> Vec<Remark> {
         let mut remarks = self.of_the_driver();
+        if let Some((error, hint)) = &self.environment {
+            remarks.push(remark(
+                Verdict::Mend,
+                format!("ranks of this environment would not start: {error}"),
+                hint,
+            ));
+        }
         match &self.tried {
             Outcome::Failure(failure) => {
                 let remedy = failure
@@ -94,49 +107,83 @@ impl Seen {
                     .unwrap_or_else(|| "run `lanesum selftest` and report what it says".to_owned());
                 remarks.push(remark(
                     Verdict::Mend,
-                    format!("{} ranks do not get along: {}", self.ranks, failure.error),
+                    format!(
+                        "{} tried, and failed: {}",
+                        counted(self.ranks, "rank was", "ranks were"),
+                        failure.error
+                    ),
                     remedy,
                 ));
             }
-            Outcome::Reports(reports) => remarks.extend(reports.first().into_iter().flat_map(of_the_ranks)),
+            Outcome::Reports(reports) => {
+                remarks.extend(reports.first().into_iter().flat_map(|first| self.of_the_ranks(first)))
+            }
         }
         remarks.extend(self.of_the_cpus());
         remarks.sort_by_key(|remark| std::cmp::Reverse(remark.verdict));
         remarks
     }
 
+    /// What keeps ranks from GPUs, if it is a fault, and what else is to be said of the driver.
     fn of_the_driver(&self) -> Vec<Remark> {
+        let insists = self.asked == EngineChoice::Cuda;
         match &self.driver {
-            Driver::Silent => vec![remark(
-                Verdict::Mend,
-                "the GPU driver does not say what it is within ten seconds",
-                "look at dmesg for Xid errors, and whether nvidia-smi answers; a GPU that has fallen off the bus wants a restart of the machine",
-            )],
-            Driver::Refused(error) => vec![remark(Verdict::Mend, error.to_string(), error.hint())],
-            Driver::Answered(found) if found.stand_in() => vec![remark(
+            Driver::Broken { error, hint } => vec![remark(Verdict::Mend, error, hint)],
+            Driver::Missing { error, hint } | Driver::NoDevice { error, hint } if insists => {
+                vec![remark(Verdict::Mend, error, hint)]
+            }
+            Driver::NoDevice { error, hint } => vec![remark(Verdict::Remarks, error, hint)],
+            Driver::There(facts) if facts.stand_in => vec![remark(
                 Verdict::Remarks,
                 "the driver is the tests' stand-in: no GPU takes part",
                 "leave the stand-in out of LD_LIBRARY_PATH",
             )],
-            Driver::Answered(_) => vec![],
+            Driver::There(_) | Driver::Missing { .. } | Driver::NotAsked => vec![],
         }
     }
 
-    fn of_the_cpus(&self) -> Vec<Remark> {
+    fn of_the_cpus(&self) -> Option<Remark> {
+        let [only] = *self.cpus else { return None };
+        Some(remark(
+            Verdict::Remarks,
+            format!("this process may use CPU {only} alone: ranks take turns on it"),
+            "allow more CPUs (taskset, the container's cpuset)",
+        ))
+    }
+
+    /// What the ranks' plan says of the machine.
+    fn of_the_ranks(&self, report: &RankReport) -> Vec<Remark> {
         let mut remarks = Vec::new();
-        let busy = |trip| Regime::around(Some(trip), Some(trip)) == Regime::Busy;
-        if self.round_trip.is_some_and(busy) {
+        if let Some(reason) = &report.without_device {
             remarks.push(remark(
-                Verdict::Remarks,
-                "something else used the CPUs meanwhile: what was measured says little",
-                "ask again when the machine is quiet",
+                Verdict::Mend,
+                format!("the GPUs are not used: {reason}"),
+                "with --engine cuda the ranks fail with the reason's own hint; with --engine host nobody looks for GPUs",
             ));
         }
-        if let [only] = *self.cpus {
+        if let (Some(other), Some(decision)) = (&report.other_path, report.decisions.first())
+            && decision.path == Path::HostStaged
+        {
             remarks.push(remark(
                 Verdict::Remarks,
-                format!("this process may use CPU {only} alone: ranks take turns on it"),
-                "allow more CPUs (taskset, the container's cpuset)",
+                format!("bytes go through the host's memory: {}", other.reason),
+                remedy_of(Gate::PeerAccess).unwrap_or_default(),
+            ));
+        }
+        for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
+            // One CPU has its own remark.
+            let worth = finding.gate == Gate::OwnDevice || finding.gate == Gate::Cores && self.cpus.len() > 1;
+            if worth {
+                let remedy = remedy_of(finding.gate).unwrap_or_default();
+                remarks.push(remark(Verdict::Remarks, finding.evidence.clone(), remedy));
+            }
+        }
+        let watched = |gpus: &Gpus| gpus.ranks.iter().any(|gpu| gpu.watchdog);
+        if report.topology.gpus.as_ref().is_some_and(watched) {
+            remarks.push(remark(
+                Verdict::Remarks,
+                "a display is attached to a rank's GPU, whose driver ends kernels that run for seconds: calls wait for a peer little longer than a second",
+                "take the display to another GPU, or run without one",
             ));
         }
         remarks
@@ -164,51 +211,15 @@ impl Seen {
         note(
             self.cpus.len() < 2 || self.round_trip.is_some(),
             "how far the first two CPUs are apart",
-            "run `lanesum bench --engine host` where threads may be pinned",
+            "ask again when nothing else uses the CPUs, and where threads may be pinned to them",
         );
         note(
             self.cpus.len() < 2 || self.copy_gb_per_s.is_some(),
             "how fast one CPU copies what another wrote",
-            "the same",
+            "ask again where threads may be pinned to CPUs",
         );
         unknown
     }
-}
-
-/// What the ranks' plan says of the machine.
-fn of_the_ranks(report: &RankReport) -> Vec<Remark> {
-    let mut remarks = Vec::new();
-    if let Some(reason) = &report.without_device {
-        remarks.push(remark(
-            Verdict::Mend,
-            format!("the GPUs are not used: {reason}"),
-            "mend that, or say --engine host; `lanesum doctor --engine cuda` tells more",
-        ));
-    }
-    if let (Some(other), Some(decision)) = (&report.other_path, report.decisions.first())
-        && decision.path == Path::HostStaged
-    {
-        remarks.push(remark(
-            Verdict::Remarks,
-            format!("bytes go through the host's memory: {}", other.reason),
-            remedy_of(Gate::PeerAccess).unwrap_or_default(),
-        ));
-    }
-    for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
-        if matches!(finding.gate, Gate::Cores | Gate::OwnDevice) {
-            let remedy = remedy_of(finding.gate).unwrap_or_default();
-            remarks.push(remark(Verdict::Remarks, finding.evidence.clone(), remedy));
-        }
-    }
-    let watched = |gpus: &Gpus| gpus.ranks.iter().any(|gpu| gpu.watchdog);
-    if report.topology.gpus.as_ref().is_some_and(watched) {
-        remarks.push(remark(
-            Verdict::Remarks,
-            "a display is attached to a rank's GPU, whose driver ends kernels that run for seconds: no call waits longer than a second for a peer",
-            "take the display to another GPU, or run without one",
-        ));
-    }
-    remarks
 }
 
 /// What to do where a gate says no, if anything can be done.
@@ -218,7 +229,7 @@ pub fn remedy_of(gate: Gate) -> Option<&'static str> {
         Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
         Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
         Gate::PeerAccess => Some(
-            "GeForce drivers refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it; on servers turn ACS off for the GPUs' ports",
+            "see the reason: drivers of GeForce cards refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it (on servers, turn ACS off for the GPUs' ports)",
         ),
         Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
         Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
@@ -228,15 +239,14 @@ pub fn remedy_of(gate: Gate) -> Option<&'static str> {
 /// Whether a gate that says no is worth a remedy: some only tell what kind of call it is.
 pub fn remedy(finding: &Finding) -> Option<&'static str> {
     match finding.answer {
-        Answer::Yes => None,
-        Answer::No | Answer::Unknown => remedy_of(finding.gate),
+        Answer::Yes | Answer::Unknown => None,
+        Answer::No => remedy_of(finding.gate),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engines::Found;
     use crate::ranks::supervise::Failure;
 
     fn seen(driver: Driver, tried: Outcome<RankReport>) -> Seen {
@@ -245,24 +255,61 @@ mod tests {
             cpus: vec![3, 5],
             round_trip: None,
             copy_gb_per_s: Some(10.0),
+            environment: None,
+            asked: EngineChoice::Auto,
             driver,
             ranks: 2,
             tried,
         }
     }
 
-    fn host() -> Driver {
-        Driver::Answered(Found::host(None))
+    fn quiet() -> Seen {
+        seen(Driver::NotAsked, Outcome::Reports(vec![]))
+    }
+
+    fn told() -> (String, String) {
+        ("the driver's words".to_owned(), "what to do".to_owned())
     }
 
     #[test]
-    fn a_driver_that_is_silent_is_to_be_mended() {
-        let remarks = seen(Driver::Silent, Outcome::Reports(vec![])).remarks();
-        assert_eq!(remarks.len(), 1);
-        assert!(
-            remarks[0].verdict == Verdict::Mend && remarks[0].remedy.contains("dmesg"),
-            "{remarks:?}"
-        );
+    fn a_driver_is_a_fault_if_it_is_broken_or_insisted_on() {
+        let (error, hint) = told();
+        let broken = Driver::Broken {
+            error: error.clone(),
+            hint: hint.clone(),
+        };
+        let no_device = Driver::NoDevice {
+            error: error.clone(),
+            hint: hint.clone(),
+        };
+        let missing = Driver::Missing { error, hint };
+        use Verdict::{Mend, Remarks};
+        for (driver, at_ease, insisting) in [
+            (broken, Some(Mend), Some(Mend)),
+            (no_device, Some(Remarks), Some(Mend)),
+            (missing, None, Some(Mend)),
+        ] {
+            for (asked, wanted) in [(EngineChoice::Auto, at_ease), (EngineChoice::Cuda, insisting)] {
+                let seen = Seen {
+                    asked,
+                    ..seen(driver.clone(), Outcome::Reports(vec![]))
+                };
+                let remarks = seen.remarks();
+                assert_eq!(remarks.first().map(|remark| remark.verdict), wanted, "{remarks:?}");
+                assert!(remarks.iter().all(|remark| remark.remedy == "what to do"));
+            }
+        }
+    }
+
+    #[test]
+    fn an_environment_that_ranks_refuse_is_to_be_mended() {
+        let seen = Seen {
+            environment: Some(told()),
+            ..quiet()
+        };
+        let remarks = seen.remarks();
+        assert!(remarks.len() == 1 && remarks[0].verdict == Verdict::Mend, "{remarks:?}");
+        assert!(remarks[0].what.contains("the driver's words"));
     }
 
     #[test]
@@ -275,7 +322,7 @@ mod tests {
             notices: vec![],
         };
         for (hint, remedy) in [(Some("look there"), "look there"), (None, "selftest")] {
-            let mut alone = seen(host(), Outcome::Failure(failure(hint)));
+            let mut alone = seen(Driver::NotAsked, Outcome::Failure(failure(hint)));
             alone.cpus = vec![3];
             let remarks = alone.remarks();
             let verdicts: Vec<Verdict> = remarks.iter().map(|remark| remark.verdict).collect();
@@ -287,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_was_not_read_is_listed_and_no_fault() {
-        let quiet = seen(host(), Outcome::Reports(vec![]));
+        let quiet = quiet();
         assert_eq!(quiet.remarks(), []);
         let names: Vec<&str> = quiet.unknown().iter().map(|unknown| unknown.what).collect();
         assert_eq!(names.len(), 4, "{names:?}");

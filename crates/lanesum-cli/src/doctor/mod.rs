@@ -2,38 +2,39 @@
 //!
 //! | module | role |
 //! |---|---|
+//! | `driver` | what the GPU driver is, asked in a process of its own |
 //! | `rank` | what each rank process that is tried does |
 //! | `copying` | how fast one core copies what another wrote |
 //! | `findings` | what of all that is to be remarked or mended |
 //! | `report` | what is said in the end |
 //!
-//! The plan that ranks made decides; here it is only told. Whatever may hang is asked in a process or a thread that is not waited for.
+//! The plan that ranks made decides; here it is only told. This process never loads the driver.
 
 mod copying;
+pub mod driver;
 mod findings;
 pub mod rank;
 mod report;
 
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use lanesum::EngineChoice;
-
 use crate::arguments::Doctor;
-use crate::bench::host::round_trip;
-use crate::cores;
+use crate::bench::host::round_trip::{self, Regime, RoundTrip};
 use crate::engines::{self, Found};
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
+use crate::ranks::supervise::Failure;
 use crate::ranks::{Crew, Outcome, worded};
+use crate::{cores, deadline};
+use driver::Driver;
 use findings::Seen;
 use rank::{Assignment, RankReport, SIZES};
 use report::Report;
 
 /// The bound of every wait of the ranks.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long the driver may take to say what it is.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How often the way between two CPUs is measured until nothing disturbs it.
+const TRIES: usize = 3;
 
 /// Examines the machine, and says so; returns the exit code.
 pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
@@ -41,26 +42,27 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         what: "read which CPUs this process may use".into(),
         source,
     })?;
-    let driver = ask(arguments.engine)?;
-    let engine = match &driver {
-        Driver::Answered(found) => found.clone(),
-        Driver::Refused(cause) => Found::host(Some(cause.to_string())),
-        Driver::Silent => Found::host(Some("its driver does not answer".to_owned())),
+    let environment = environment();
+    let driver = Driver::ask(arguments.engine)?;
+    let engine = driver.engine(arguments.engine);
+    let ranks = match (arguments.ranks, engine.driver) {
+        (Some(ranks), _) => usize::from(ranks),
+        // As many as are sure to have one each.
+        (None, Some(facts)) => facts.devices.clamp(1, 8),
+        (None, None) => usable.len().clamp(2, 8),
     };
-    let devices = engine.driver.map(|driver| driver.devices);
-    let ranks = match arguments.ranks {
-        Some(ranks) => usize::from(ranks),
-        None => devices.unwrap_or(usable.len()).clamp(2, 8),
-    };
-    engines::check_world(engine.choice, ranks)?;
+    engines::check_world(arguments.engine, ranks)?;
+    let round_trip = undisturbed(&usable);
     let seen = Seen {
         host: lanesum_probe::host(),
-        cpus: usable.clone(),
-        round_trip: round_trip::measure(&usable).ok().flatten(),
+        round_trip,
         copy_gb_per_s: copying::rate(&usable),
+        environment,
+        asked: arguments.engine,
         driver,
         ranks,
         tried: tried(ranks, &engine, &usable)?,
+        cpus: usable,
     };
     let report = Report::of(&seen);
     if arguments.json {
@@ -71,33 +73,34 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
     Ok(report.verdict.exit_code())
 }
 
-/// What became of the question for a driver.
-enum Driver {
-    /// There is one, or none is wanted, or none is needed.
-    Answered(Found),
-    /// Nothing but a GPU would do, and there is none.
-    Refused(lanesum::CudaError),
-    /// It was not heard of in time.
-    Silent,
-}
-
-/// Asks for a driver, which may hang, in a thread that is left behind then.
-fn ask(choice: EngineChoice) -> Result<Driver, CliError> {
-    let (sender, answer) = channel();
-    let asked = std::thread::Builder::new().spawn(move || sender.send(engines::look(choice)).ok());
-    asked.map_err(|source| CliError::System {
-        what: "start a thread".into(),
-        source,
-    })?;
-    match answer.recv_timeout(ANSWER) {
-        Ok(Ok(found)) => Ok(Driver::Answered(found)),
-        Ok(Err(CliError::Cuda(error))) => Ok(Driver::Refused(error)),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Ok(Driver::Silent),
+/// What an examination that could not be made ends with: something is to be mended, unless a signal or a reader that went away ended it.
+pub fn exit_code(error: &CliError) -> u8 {
+    match error.exit_code() {
+        1 => findings::Verdict::Mend.exit_code(),
+        code => code,
     }
 }
 
-/// Lets so many ranks join, and say what they would do.
+/// What is wrong with the variables that ranks of this environment would read, if anything is.
+fn environment() -> Option<(String, String)> {
+    if let Err(error) = deadline::wanted(None) {
+        return Some((error.to_string(), error.hint().unwrap_or_default()));
+    }
+    match lanesum::environment::identity(&|name| std::env::var_os(name)) {
+        // Most shells are no ranks.
+        Ok(_) | Err(lanesum::EnvironmentError::NoRank) => None,
+        Err(error) => Some((error.to_string(), error.hint().unwrap_or("unset it").to_owned())),
+    }
+}
+
+/// The way between the first two CPUs, as long as nothing else uses them; `None` where there is one only, or where they were never
+/// left alone, or can't be pinned to.
+fn undisturbed(cpus: &[usize]) -> Option<RoundTrip> {
+    let mut measured = (0..TRIES).filter_map(|_| round_trip::measure(cpus).ok().flatten());
+    measured.find(|trip| Regime::around(Some(*trip), Some(*trip)).compares())
+}
+
+/// Lets so many ranks join, and say what they would do. That they can't be started is a finding.
 fn tried(ranks: usize, engine: &Found, usable: &[usize]) -> Result<Outcome<RankReport>, CliError> {
     let crew = Crew {
         subcommand: "doctor-rank",
@@ -111,5 +114,14 @@ fn tried(ranks: usize, engine: &Found, usable: &[usize]) -> Result<Outcome<RankR
             cpu: usable.get(rank).copied().filter(|_| ranks <= usable.len()),
         })
     };
-    crew.run(assignment, Progress::new("sizes", SIZES.len() as u64), |_, _| Ok(None))
+    match crew.run(assignment, Progress::new("sizes", SIZES.len() as u64), |_, _| Ok(None)) {
+        Err(error @ CliError::System { .. }) => Ok(Outcome::Failure(Failure {
+            error: error.to_string(),
+            hint: error.hint(),
+            failed_ranks: vec![],
+            noticed_ms: None,
+            notices: vec![],
+        })),
+        outcome => outcome,
+    }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use lanesum::cuda::{Device, DeviceBuffer, Stream};
 use lanesum::{AllReduce, Builder, Communicator, EngineChoice, bf16};
 use lanesum_plan::{
     Buffers, Bytes, Candidate, Dtype, Elements, Finding, Operation, PathRefusal, Request, Topology, Verdict,
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::{Alternative, Decision};
 use crate::bench::statistics::Spread;
+use crate::cores;
 use crate::ranks::message::engine_word;
 use crate::ranks::speech::{self, RankError, microseconds, milliseconds};
 
@@ -26,6 +28,10 @@ pub const SIZES: [(u64, u32); 6] = [
 ];
 /// Sums of a length that nobody times, at most; the first of them is checked.
 const WARM_UP: u32 = 20;
+/// GPUs make a sum of each length up to this one.
+const ON_GPUS: u64 = 1 << 20;
+/// A wait for the device takes at most its bounded kernels' time, and this.
+const MARGIN: Duration = Duration::from_secs(5);
 /// On a machine that is slow or busy fewer sums have to do.
 const BUDGET: Duration = Duration::from_millis(300);
 
@@ -70,7 +76,9 @@ pub fn run(assignment: &str) -> ExitCode {
 }
 
 fn work(assignment: &Assignment) -> Result<(), RankError> {
-    speech::settle(assignment.parent, assignment.cpu)?;
+    speech::settle(assignment.parent, None)?;
+    // Where that is refused, ranks do without, as any rank does that nobody pins.
+    assignment.cpu.map(cores::pin).transpose().ok();
     speech::meet()?;
     let communicator = Builder::from_env()?.engine(assignment.engine).join()?;
     speech::joined(&communicator)?;
@@ -94,9 +102,13 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
     for (bytes, times) in SIZES {
         let request = request(bytes);
         let explanation = communicator.explain(&request);
-        let measured_us = match buffers {
-            Buffers::Device => None,
-            Buffers::Private | Buffers::Shared => measured(communicator, request.elements, times)?,
+        let (checked, measured_us) = match communicator.device() {
+            Some(device) if bytes <= ON_GPUS => {
+                summed(communicator, device, request.elements)?;
+                (true, None)
+            }
+            Some(_) => (false, None),
+            None => (true, measured(communicator, request.elements, times)?),
         };
         decisions.push(Decision {
             bytes,
@@ -105,6 +117,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
             path: explanation.path,
             algorithm: explanation.chosen,
             predicted_us: explanation.predicted_us,
+            checked,
             measured_us,
             alternatives: explanation.candidates.into_iter().filter_map(alternative).collect(),
         });
@@ -134,11 +147,41 @@ fn alternative(candidate: Candidate) -> Option<Alternative> {
     }
 }
 
-/// The median of so many sums in the host's memory, in microseconds, or of fewer if they take long; all ranks make as many. One is
-/// checked.
-fn measured(communicator: &Communicator, elements: Elements, times: u32) -> Result<Option<f64>, RankError> {
+/// The numbers that this rank brings, and their sum: up to 16 ranks bf16 holds it.
+fn numbers(communicator: &Communicator) -> (bf16, bf16) {
     let ranks = communicator.world().get();
-    let own = bf16::from_f32(communicator.rank().index() as f32 + 1.0);
+    let own = communicator.rank().index() as f32 + 1.0;
+    (bf16::from_f32(own), bf16::from_f32((ranks * (ranks + 1) / 2) as f32))
+}
+
+fn check(values: &[bf16], wanted: bf16) -> Result<(), RankError> {
+    if values.iter().all(|value| *value == wanted) {
+        return Ok(());
+    }
+    Err(RankError::Refused {
+        cause: format!("a sum of {} is wrong", Bytes::new(2 * values.len() as u64)),
+        hint: Some("please report it, with the output of `lanesum selftest`".into()),
+    })
+}
+
+/// Makes and checks a sum on this rank's GPU.
+fn summed(communicator: &Communicator, device: &Device, elements: Elements) -> Result<(), RankError> {
+    let (own, wanted) = numbers(communicator);
+    let mut values = vec![own; elements.get() as usize];
+    let stream = Stream::new(device)?;
+    let mut buffer = DeviceBuffer::new(device, values.len())?;
+    buffer.copy_from(&values, &stream)?;
+    speech::ran(&communicator.all_reduce(AllReduce::device(&mut buffer, &stream))?)?;
+    stream.synchronize(communicator.deadline() + MARGIN)?;
+    communicator.check()?;
+    buffer.copy_to(&mut values, &stream)?;
+    check(&values, wanted)
+}
+
+/// The median of so many sums in the host's memory, in microseconds, or of fewer if they take long; all ranks make as many. The first
+/// and the last are checked.
+fn measured(communicator: &Communicator, elements: Elements, times: u32) -> Result<Option<f64>, RankError> {
+    let (own, wanted) = numbers(communicator);
     let mut values = vec![own; elements.get() as usize];
     let sum = |values: &mut [bf16]| -> Result<Duration, RankError> {
         let start = Instant::now();
@@ -149,14 +192,7 @@ fn measured(communicator: &Communicator, elements: Elements, times: u32) -> Resu
     };
     let start = Instant::now();
     sum(&mut values)?;
-    // Up to 16 ranks bf16 holds it.
-    let wanted = bf16::from_f32((ranks * (ranks + 1) / 2) as f32);
-    if values.iter().any(|value| *value != wanted) {
-        return Err(RankError::Refused {
-            cause: format!("a sum of {} is wrong", Bytes::new(2 * elements.get())),
-            hint: Some("please report it, with the output of `lanesum selftest`".into()),
-        });
-    }
+    check(&values, wanted)?;
     // Sums of zeros stay what they are. What the ranks agree on is the largest number that the slowest of them has time for.
     values.fill(bf16::from_f32(0.0));
     let rounds = BUDGET.as_secs_f64() / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
@@ -171,5 +207,9 @@ fn measured(communicator: &Communicator, elements: Elements, times: u32) -> Resu
     for _ in 0..rounds {
         found.push(microseconds(sum(&mut values)?));
     }
+    check(&values, bf16::from_f32(0.0))?;
+    values.fill(own);
+    sum(&mut values)?;
+    check(&values, wanted)?;
     Ok(Spread::of(found).map(|spread| spread.median))
 }

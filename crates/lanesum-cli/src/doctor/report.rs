@@ -5,6 +5,7 @@ use std::fmt::Write;
 use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu};
 use serde::{Deserialize, Serialize};
 
+use super::driver::Driver;
 use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
@@ -23,6 +24,8 @@ pub struct Decision {
     /// None where all are refused.
     pub algorithm: Option<AlgorithmName>,
     pub predicted_us: Option<f64>,
+    /// Whether the ranks have made such a sum, and found it right.
+    pub checked: bool,
     /// The largest of the ranks' medians, in the host's memory.
     pub measured_us: Option<f64>,
     pub alternatives: Vec<Alternative>,
@@ -47,7 +50,8 @@ struct Machine {
     memory_limit_bytes: Option<u64>,
     container: Option<bool>,
     flag_round_trip_ns: Option<f64>,
-    cores: Regime,
+    /// How far the first two CPUs are apart.
+    cores: Option<Regime>,
     copy_gb_per_s: Option<f64>,
 }
 
@@ -69,8 +73,9 @@ struct Way {
     host_staged: Option<PeerVerdict>,
 }
 
+/// The GPU driver.
 #[derive(Debug, Serialize)]
-struct Driver {
+struct Found {
     cuda_version: u32,
     devices: usize,
 }
@@ -90,7 +95,7 @@ pub struct Report {
     pub verdict: Verdict,
     stand_in: bool,
     machine: Machine,
-    driver: Option<Driver>,
+    driver: Option<Found>,
     /// Why ranks sum in the host's memory, where nobody insisted on that.
     without_gpus: Option<String>,
     ranks: usize,
@@ -112,9 +117,9 @@ impl Report {
     pub fn of(seen: &Seen) -> Self {
         let first = seen.first();
         let remarks = seen.remarks();
-        let found = match &seen.driver {
-            super::Driver::Answered(found) => Some(found),
-            super::Driver::Refused(_) | super::Driver::Silent => None,
+        let facts = match &seen.driver {
+            Driver::There(facts) => Some(facts),
+            Driver::NotAsked | Driver::Missing { .. } | Driver::NoDevice { .. } | Driver::Broken { .. } => None,
         };
         let failed = match &seen.tried {
             Outcome::Reports(_) => None,
@@ -131,7 +136,7 @@ impl Report {
                 .map(|remark| remark.verdict)
                 .max()
                 .unwrap_or(Verdict::Fine),
-            stand_in: found.is_some_and(|found| found.stand_in()),
+            stand_in: facts.is_some_and(|facts| facts.stand_in),
             machine: Machine {
                 cpu: seen.host.cpu_model.clone(),
                 cpus: seen.cpus.iter().copied().collect(),
@@ -140,15 +145,20 @@ impl Report {
                 memory_limit_bytes: seen.host.memory_limit.map(|limit| limit.get()),
                 container: seen.host.container,
                 flag_round_trip_ns: seen.round_trip.map(|trip| trip.ns),
-                cores: Regime::around(seen.round_trip, seen.round_trip),
+                cores: match *seen.cpus {
+                    [_] => Some(Regime::OneCore),
+                    _ => seen.round_trip.map(|trip| Regime::around(Some(trip), Some(trip))),
+                },
                 copy_gb_per_s: seen.copy_gb_per_s,
             },
-            driver: found.and_then(|found| found.driver).map(|driver| Driver {
-                cuda_version: driver.version,
-                devices: driver.devices,
+            driver: facts.map(|facts| Found {
+                cuda_version: facts.version,
+                devices: facts.devices,
             }),
-            without_gpus: found
-                .and_then(|found| found.without.clone())
+            without_gpus: seen
+                .driver
+                .engine(seen.asked)
+                .without
                 .or_else(|| first.and_then(|first| first.without_device.clone())),
             ranks: seen.ranks,
             isa: first.map(|first| first.isa.clone()),
@@ -180,10 +190,13 @@ impl Report {
         }
         let verdict = match self.verdict {
             Verdict::Fine => "all is fine".to_owned(),
-            Verdict::Remarks => format!("it works, with {}", counted(self.remarks.len(), "remark")),
+            Verdict::Remarks => format!("it works, with {}", counted(self.remarks.len(), "remark", "remarks")),
             Verdict::Mend => {
                 let mend = |remark: &&Remark| remark.verdict == Verdict::Mend;
-                format!("{} to mend", counted(self.remarks.iter().filter(mend).count(), "thing"))
+                format!(
+                    "{} to mend",
+                    counted(self.remarks.iter().filter(mend).count(), "thing", "things")
+                )
             }
         };
         writeln!(text, "lanesum {} doctor: {verdict}\n", self.version)?;
@@ -220,7 +233,7 @@ impl Report {
                 "",
                 format!(
                     "{} usable: {}; NUMA nodes: {}; {}",
-                    counted(machine.cpus.len(), "CPU"),
+                    counted(machine.cpus.len(), "CPU", "CPUs"),
                     machine.cpus,
                     machine.numa_nodes.map_or_else(unknown, |nodes| nodes.to_string()),
                     match machine.container {
@@ -241,8 +254,8 @@ impl Report {
             rows.push((
                 "cores",
                 format!(
-                    "{}: a flag goes there and back in {ns:.0} ns, copies of what the other wrote run at {copies}",
-                    machine.cores.name()
+                    "the first two are {}: a flag goes there and back in {ns:.0} ns, copies of what the other wrote run at {copies}",
+                    machine.cores.map_or("somewhere", Regime::name)
                 ),
             ));
         }
@@ -253,7 +266,7 @@ impl Report {
                     "for CUDA {}.{}, {}",
                     driver.cuda_version / 1000,
                     driver.cuda_version % 1000 / 10,
-                    counted(driver.devices, "GPU")
+                    counted(driver.devices, "GPU", "GPUs")
                 ),
             )),
             (None, Some(reason)) => rows.push(("no GPU", reason.clone())),
@@ -272,13 +285,13 @@ impl Report {
         if let (Some(setup), Some(bytes)) = (self.setup_ms, self.memory_bytes) {
             let on_gpus = match self.device_memory_bytes {
                 None | Some(0) => String::new(),
-                Some(bytes) => format!(", and {} on each GPU", memory(bytes)),
+                Some(bytes) => format!(", and {} of its GPU's for each rank", memory(bytes)),
             };
             rows.push((
                 "set-up",
                 format!(
                     "{} in {setup:.1} ms; {} of host memory in all{on_gpus}",
-                    counted(self.ranks, "rank"),
+                    counted(self.ranks, "rank", "ranks"),
                     memory(bytes)
                 ),
             ));
@@ -292,20 +305,31 @@ impl Report {
         }
         writeln!(
             text,
-            "\n{:>12}  {:<7} {:<14} {:<16} {:>12} {:>12}   (a sum of bf16, in us)",
-            "bytes", "engine", "path", "algorithm", "predicted", "measured"
+            "\na sum of bf16, in us (predictions serve to choose){}\n{:>12}  {:<7} {:<14} {:<16} {:>10} {:>10}  checked",
+            if cfg!(debug_assertions) {
+                "; measured in an unoptimised build"
+            } else {
+                ""
+            },
+            "bytes",
+            "engine",
+            "path",
+            "algorithm",
+            "predicted",
+            "measured"
         )?;
         for decision in &self.decisions {
             let time = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
             writeln!(
                 text,
-                "{:>12}  {:<7} {:<14} {:<16} {:>12} {:>12}",
+                "{:>12}  {:<7} {:<14} {:<16} {:>10} {:>10}  {}",
                 grouped(decision.bytes),
                 decision.engine,
                 decision.path,
                 decision.algorithm.map_or("refused", AlgorithmName::name),
                 time(decision.predicted_us),
-                time(decision.measured_us)
+                time(decision.measured_us),
+                if decision.checked { "yes" } else { "no" }
             )?;
             let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || decision.algorithm.is_none();
             for alternative in decision.alternatives.iter().filter(could) {
@@ -316,8 +340,9 @@ impl Report {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+/// So many, with the word for one or for several.
+pub fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 fn largest(seen: &Seen, of: impl Fn(&RankReport) -> f64) -> Option<f64> {
@@ -369,6 +394,9 @@ fn decisions(seen: &Seen) -> Vec<Decision> {
         times.reduce(f64::max)
     };
     let with_time = |(place, decision): (usize, &Decision)| Decision {
+        checked: reports
+            .iter()
+            .all(|report| report.decisions.get(place).is_some_and(|decision| decision.checked)),
         measured_us: slowest(place),
         ..decision.clone()
     };

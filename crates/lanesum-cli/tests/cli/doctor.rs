@@ -1,8 +1,8 @@
 //! `lanesum doctor` on this machine, and on machines of the stand-in.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
-use super::common::{json, run, stderr, stdout};
+use super::common::{finish, json, lanesum, run, stderr, stdout};
 use super::cuda::Machine;
 use lanesum_standin::{Config, Lie};
 use serde_json::Value;
@@ -32,12 +32,14 @@ fn remarks(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_machine_without_gpus_sums_in_its_memory() {
-    // A busy machine is worth a remark.
-    let report = examined(&run(&["doctor", "--ranks", "3", "--json"]), &[0, 1]);
+fn the_host_sums_in_its_memory() {
+    // A machine with few CPUs is worth a remark.
+    let report = examined(&run(&["doctor", "--engine", "host", "--ranks", "3", "--json"]), &[0, 1]);
     assert_eq!(report["ranks"], 3);
-    assert_eq!(report["driver"], Value::Null);
-    assert!(report["without_gpus"].as_str().unwrap().contains("libcuda"), "{report}");
+    assert_eq!(
+        (&report["driver"], &report["without_gpus"]),
+        (&Value::Null, &Value::Null)
+    );
     assert!(report["machine"]["cpus"].as_str().is_some_and(|cpus| !cpus.is_empty()));
     let decisions = report["decisions"].as_array().unwrap();
     let bytes: Vec<u64> = decisions
@@ -53,6 +55,7 @@ fn a_machine_without_gpus_sums_in_its_memory() {
         assert!(decision["algorithm"].is_string(), "{decision}");
         assert!(decision["predicted_us"].as_f64().unwrap() > 0.0, "{decision}");
         assert!(decision["measured_us"].as_f64().unwrap() > 0.0, "{decision}");
+        assert_eq!(decision["checked"], true);
         assert!(
             decision["alternatives"]
                 .as_array()
@@ -66,13 +69,17 @@ fn a_machine_without_gpus_sums_in_its_memory() {
     assert!(gates.iter().all(|gate| gate["reason"].is_string()));
 }
 
+/// The tests' environment has a library that can't be loaded.
 #[test]
-fn who_insists_on_gpus_is_told_what_to_mend() {
-    let report = examined(&run(&["doctor", "--engine", "cuda", "--json"]), &[2]);
-    assert!(remarks(&report)[0].contains("libcuda"), "{report}");
-    // The ranks were tried all the same.
-    assert!(report["decisions"][0]["algorithm"].is_string(), "{report}");
-    let output = run(&["doctor", "--engine", "cuda"]);
+fn a_driver_that_cannot_be_loaded_is_to_be_mended() {
+    for engine in ["auto", "cuda"] {
+        let report = examined(&run(&["doctor", "--engine", engine, "--json"]), &[2]);
+        assert!(remarks(&report)[0].contains("libcuda"), "{report}");
+        assert!(report["without_gpus"].as_str().unwrap().contains("libcuda"), "{report}");
+        // The ranks were tried all the same.
+        assert_eq!(report["decisions"][0]["checked"], true, "{report}");
+    }
+    let output = run(&["doctor"]);
     assert_eq!(output.status.code(), Some(2));
     let text = stdout(&output);
     assert!(
@@ -80,9 +87,70 @@ fn who_insists_on_gpus_is_told_what_to_mend() {
         "{text}"
     );
     assert_eq!(
-        run(&["doctor", "--engine", "cuda", "--ranks", "17"]).status.code(),
+        run(&["doctor", "--engine", "cuda", "--ranks", "9"]).status.code(),
         Some(2)
     );
+    assert_eq!(run(&["doctor", "--ranks", "17"]).status.code(), Some(2));
+}
+
+#[test]
+fn drivers_that_say_no_are_told_with_what_to_do() {
+    let machine = |config: &Config, codes: &[i32]| examined(&Machine::new(config).run(&["doctor", "--json"]), codes);
+    let two = || Config::new().devices(2);
+    let report = machine(&two().fail("cuInit", 1, 999), &[2]);
+    assert!(remarks(&report)[0].contains("cuInit"), "{report}");
+    let report = machine(&two().driver(11_000), &[2]);
+    assert!(remarks(&report)[0].contains("version 11.0"), "{report}");
+    // A container may have the library and no GPU.
+    let report = machine(&Config::new().devices(0), &[1]);
+    assert!(remarks(&report)[0].contains("shows no device"), "{report}");
+    // They join, and their sums fail.
+    let report = machine(&two().launch_error(4), &[2]);
+    assert!(report["failed"]["error"].is_string(), "{report}");
+}
+
+/// Whatever the library does to the process that loads it, the doctor goes on.
+#[test]
+fn libraries_that_crash_leave_or_hang_are_told() {
+    for (body, wanted) in [
+        ("abort();", "signal SIGABRT"),
+        ("exit(0);", "exit code 0"),
+        ("for (;;) pause();", "within ten seconds"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("driver.c");
+        let text = format!(
+            "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void at_once(void) {{ {body} }}\n"
+        );
+        std::fs::write(&source, text).unwrap();
+        let library = folder.path().join("libcuda.so.1");
+        let mut compiler = Command::new("cc");
+        let built = compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(&source)
+            .status();
+        assert!(built.unwrap().success());
+        let mut doctor = lanesum(&["doctor", "--json"]);
+        let report = examined(
+            &finish(doctor.env("LD_LIBRARY_PATH", folder.path()).spawn().unwrap()),
+            &[2],
+        );
+        assert!(remarks(&report)[0].contains(wanted), "{report}");
+        assert_eq!(report["decisions"][0]["engine"], "host");
+    }
+}
+
+#[test]
+fn an_environment_that_ranks_refuse_is_told() {
+    for (name, value) in [("LANESUM_DEADLINE_MS", "soon"), ("RANK", "5")] {
+        let child = lanesum(&["doctor", "--engine", "host", "--ranks", "2", "--json"])
+            .env(name, value)
+            .spawn();
+        let report = examined(&finish(child.unwrap()), &[2]);
+        let told = remarks(&report)[0];
+        assert!(told.contains("would not start") && told.contains(name), "{told}");
+    }
 }
 
 #[test]
@@ -101,6 +169,7 @@ fn gpus_that_reach_each_other_are_fine_but_for_the_stand_in() {
             (&"cuda".into(), &"peer".into())
         );
         assert_eq!(decision["measured_us"], Value::Null);
+        assert_eq!(decision["checked"], decision["bytes"].as_u64() <= Some(1 << 20));
     }
     assert_eq!(report["decisions"][5]["algorithm"], "one_shot_push");
 }
@@ -117,8 +186,14 @@ fn ways_that_are_refused_or_lie_are_told_with_a_remedy() {
     let report = examined(&lost.run(&["doctor", "--json"]), &[2]);
     assert_eq!(report["decisions"][2]["engine"], "host");
     assert!(remarks(&report)[0].contains("the GPUs are not used"), "{report}");
-    // More ranks than GPUs.
+    // More ranks than GPUs are the user's doing; by itself a GPU gets one.
     let shared = Machine::new(&Config::new().devices(1));
+    let report = examined(&shared.run(&["doctor", "--json"]), &[1]);
+    assert_eq!(
+        (report["ranks"].as_u64(), remarks(&report).len()),
+        (Some(1), 1),
+        "{report}"
+    );
     let report = examined(&shared.run(&["doctor", "--ranks", "2", "--json"]), &[1]);
     let told = remarks(&report).join("\n");
     assert!(told.contains("2 ranks share 1 GPU"), "{told}");

@@ -110,7 +110,11 @@ impl Plan {
             Some(cores) if cores >= world.get() => finding(
                 Gate::Cores,
                 Answer::Yes,
-                format!("{world} ranks may run on {}", counted(cores as u64, "processor")),
+                format!(
+                    "{} may run on {}",
+                    counted(world.get() as u64, "rank"),
+                    counted(cores as u64, "processor")
+                ),
             ),
             Some(cores) => finding(
                 Gate::Cores,

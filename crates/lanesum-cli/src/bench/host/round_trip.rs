@@ -5,6 +5,7 @@
 //! rankings. So it is measured around every point, and only points of one state are compared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -120,14 +121,20 @@ pub fn measure(cpus: &[usize]) -> Result<Option<RoundTrip>, CliError> {
     let ping = Line::default();
     let pong = Line::default();
     std::thread::scope(|scope| {
-        let partner = scope.spawn(|| {
+        let started = |source| CliError::System {
+            what: "start a thread".into(),
+            source,
+        };
+        let partner = Builder::new().spawn_scoped(scope, || {
             pin(second)?;
             bounce(&ping, &pong)
         });
-        let batches = scope.spawn(|| {
+        let partner = partner.map_err(started)?;
+        let batches = Builder::new().spawn_scoped(scope, || {
             pin(first)?;
             serve(&ping, &pong)
         });
+        let batches = batches.map_err(started)?;
         let batches = batches.join().unwrap_or_else(|_| Err(silent()));
         partner.join().unwrap_or_else(|_| Err(silent()))?;
         Ok(RoundTrip::of(&batches?))
