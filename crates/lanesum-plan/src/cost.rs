@@ -44,7 +44,7 @@
 //! all ranks write to all: the limits of physics that lanesum plans with, not measured by it. Adding at 1 TB/s is an
 //! assumption that hardly counts beside the link. Between two ranks both algorithms push and take up as much, and one shot
 //! has a hop less, so two shots begin to pay at three. Chunks save a quarter of the bytes; until the first of them has been written,
-//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 100 KB. They are ahead from 294 KiB on.
+//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 100 KB. They are ahead from 293 KiB on.
 //!
 //! **Through host memory** a rank pushes as many bytes up its own link as it loads down from there, at the same time, and a hop
 //! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way, and frames of

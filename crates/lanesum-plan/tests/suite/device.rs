@@ -473,6 +473,7 @@ fn people_can_read_why_a_push_runs_or_not() {
 all_reduce of 21,504 bf16 (42 KiB) by sum over 2 ranks, device buffers
   runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 5.38 us
   not by path host_staged: peer access is proven for all pairs, and is the shorter way
+  chunks of raw bytes instead of frames from 150,000 elements on
   order of combination 0+1
 algorithms
   alone          refused: it is for one rank, and there are 2
