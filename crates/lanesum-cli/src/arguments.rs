@@ -12,7 +12,7 @@ use lanesum_plan::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Operation, Pa
 use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
-pub use doctor::{Asking, Doctor};
+pub use doctor::Doctor;
 pub use reduce::Reduce;
 
 mod bench;
@@ -52,7 +52,7 @@ impl Command {
             | Self::Launch(_)
             | Self::Rank(_)
             | Self::DoctorRank(_)
-            | Self::DoctorDriver(_)
+            | Self::AskDriver(_)
             | Self::BenchRank(_)
             | Self::ReduceRank(_)
             | Self::BenchHostRank(_)
@@ -88,7 +88,7 @@ pub enum Command {
     Rank(Assigned),
     /// Ask the GPU driver what it is
     #[command(hide = true)]
-    DoctorDriver(Asking),
+    AskDriver(Asking),
     /// One rank that the doctor tries
     #[command(hide = true)]
     DoctorRank(Assigned),
@@ -299,6 +299,13 @@ pub struct HostRank {
     pub cpus: String,
     /// The bound of an order, which ours keep by the deadline of their waits.
     pub seconds: u64,
+}
+
+/// `lanesum ask-driver`
+#[derive(Debug, Args)]
+pub struct Asking {
+    /// The process that wants to know.
+    pub parent: u32,
 }
 
 /// `lanesum exec-rank`

@@ -1,10 +1,13 @@
-//! Which engine a run gets. The driver is asked before any rank is started, so that a missing one is one clear error; no
+//! Which engine a run gets. The driver is asked before any rank is started, so that a missing or broken one is one clear error; no
 //! context is made for it, and whether the GPUs work together is for the ranks to find out.
 
+use std::time::Duration;
+
+use lanesum::EngineChoice;
 use lanesum::cuda::DriverFacts;
-use lanesum::{CudaError, EngineChoice};
 use lanesum_plan::DEVICE_WORLD_MAX;
 
+use crate::driver::Driver;
 use crate::errors::CliError;
 
 /// What stands first in a report of a run that no GPU took part in though the engine is `cuda`.
@@ -38,21 +41,21 @@ impl Found {
     }
 }
 
+/// How long a driver may take to say what it is: GPUs that nobody uses may have to wake.
+const ANSWER: Duration = Duration::from_secs(30);
+
 /// Looks for a driver where the choice leaves room for one.
 pub fn look(choice: EngineChoice) -> Result<Found, CliError> {
-    settle(choice, lanesum::cuda::driver).map_err(CliError::from)
+    settle(choice, Driver::ask(choice, ANSWER)?)
 }
 
-fn settle(choice: EngineChoice, ask: impl FnOnce() -> Result<DriverFacts, CudaError>) -> Result<Found, CudaError> {
-    let with = |driver| Found {
-        choice,
-        driver: Some(driver),
-        without: None,
-    };
-    match choice {
-        EngineChoice::Host => Ok(Found::host(None)),
-        EngineChoice::Cuda => ask().map(with),
-        EngineChoice::Auto => Ok(ask().map_or_else(|error| Found::host(Some(error.to_string())), with)),
+fn settle(choice: EngineChoice, driver: Driver) -> Result<Found, CliError> {
+    match (choice, driver) {
+        (
+            EngineChoice::Cuda,
+            Driver::Missing { error, hint } | Driver::NoDevice { error, hint } | Driver::Broken { error, hint },
+        ) => Err(CliError::Driver { cause: error, hint }),
+        (_, driver) => Ok(driver.engine(choice)),
     }
 }
 
@@ -77,26 +80,46 @@ mod tests {
         devices: 2,
     };
 
+    fn refusals() -> [Driver; 3] {
+        let told = || ("no such driver".to_owned(), "install one".to_owned());
+        let ((error, hint), (error2, hint2), (error3, hint3)) = (told(), told(), told());
+        [
+            Driver::Missing { error, hint },
+            Driver::NoDevice {
+                error: error2,
+                hint: hint2,
+            },
+            Driver::Broken {
+                error: error3,
+                hint: hint3,
+            },
+        ]
+    }
+
     #[test]
     fn the_host_asks_no_driver() {
-        let found = settle(EngineChoice::Host, || panic!("was asked")).expect("needs none");
+        let asked = Driver::ask(EngineChoice::Host, Duration::ZERO).expect("asks nobody");
+        let found = settle(EngineChoice::Host, asked).expect("needs none");
         assert_eq!(found, Found::host(None));
     }
 
     #[test]
     fn auto_takes_the_host_and_keeps_the_drivers_words() {
-        let found = settle(EngineChoice::Auto, || Err(CudaError::NoDevice)).expect("falls back");
-        assert_eq!(found, Found::host(Some(CudaError::NoDevice.to_string())));
-        let found = settle(EngineChoice::Auto, || Ok(DRIVER)).expect("is there");
+        for driver in refusals() {
+            let found = settle(EngineChoice::Auto, driver).expect("falls back");
+            assert_eq!(found, Found::host(Some("no such driver".to_owned())));
+        }
+        let found = settle(EngineChoice::Auto, Driver::There(DRIVER)).expect("is there");
         assert_eq!((found.choice, found.stand_in()), (EngineChoice::Auto, true));
     }
 
     #[test]
     fn cuda_without_a_driver_is_an_error() {
-        assert_eq!(
-            settle(EngineChoice::Cuda, || Err(CudaError::NoDevice)),
-            Err(CudaError::NoDevice)
-        );
+        for driver in refusals() {
+            let error = settle(EngineChoice::Cuda, driver).expect_err("insists");
+            assert_eq!((error.to_string().as_str(), error.exit_code()), ("no such driver", 1));
+            assert_eq!(error.hint().as_deref(), Some("install one"));
+        }
         assert!(check_world(EngineChoice::Cuda, 8).is_ok() && check_world(EngineChoice::Auto, 16).is_ok());
         assert!(check_world(EngineChoice::Cuda, 9).is_err());
     }

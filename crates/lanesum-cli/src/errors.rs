@@ -49,8 +49,13 @@ pub enum CliError {
     #[error("cannot write the output: {0}")]
     Output(io::Error),
     /// No GPU can be had, and nothing else would do.
-    #[error(transparent)]
-    Cuda(#[from] lanesum::CudaError),
+    #[error("{cause}")]
+    Driver {
+        /// What the driver says, or what became of it.
+        cause: String,
+        /// What to do.
+        hint: String,
+    },
     /// A report that cannot be written as JSON.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -111,7 +116,7 @@ impl CliError {
     /// What the user can do about it, if anything is known.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Usage { hint, .. } => Some(hint.clone()),
+            Self::Usage { hint, .. } | Self::Driver { hint, .. } => Some(hint.clone()),
             Self::System { .. } => {
                 Some("look at the limits of processes, open files and memory (ulimit -a, the container)".into())
             }
@@ -132,7 +137,6 @@ impl CliError {
                     .into()
             }),
             Self::Run { hint, .. } => hint.clone(),
-            Self::Cuda(error) => Some(error.hint()),
             Self::Interrupted { .. } | Self::Output(_) | Self::Json(_) => None,
         }
     }
@@ -141,7 +145,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage { .. } => 2,
-            Self::System { .. } | Self::Cuda(_) | Self::Json(_) | Self::Run { .. } => 1,
+            Self::System { .. } | Self::Driver { .. } | Self::Json(_) | Self::Run { .. } => 1,
             Self::Interrupted { signal } => Ending::Signal(*signal).exit_code(),
             Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => 141,
             Self::Output(_) => 1,

@@ -7,6 +7,7 @@ mod bench;
 mod cores;
 mod deadline;
 mod doctor;
+mod driver;
 mod engines;
 mod errors;
 mod launch;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Command::BenchLaunch => bench_launch(),
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
-        Command::DoctorDriver(arguments) => return doctor::driver::answer(arguments.parent),
+        Command::AskDriver(arguments) => return driver::answer(arguments.parent),
         Command::DoctorRank(arguments) => return doctor::rank::run(&arguments.assignment),
         Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
         Command::BenchRank(arguments) => return bench::gpu::rank::run(&arguments.assignment),

@@ -19,13 +19,6 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// `lanesum doctor-driver`
-#[derive(Debug, Args)]
-pub struct Asking {
-    /// The process that wants to know.
-    pub parent: u32,
-}
-
 /// What stands below the options.
 pub const EXAMPLES: &str = "\
 Examples:

@@ -4,10 +4,10 @@ use lanesum::EngineChoice;
 use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
 use serde::Serialize;
 
-use super::driver::Driver;
 use super::rank::RankReport;
 use super::report::counted;
 use crate::bench::host::round_trip::RoundTrip;
+use crate::driver::Driver;
 use crate::ranks::Outcome;
 
 /// Everything that was found out.

@@ -2,7 +2,6 @@
 //!
 //! | module | role |
 //! |---|---|
-//! | `driver` | what the GPU driver is, asked in a process of its own |
 //! | `rank` | what each rank process that is tried does |
 //! | `copying` | how fast one core copies what another wrote |
 //! | `findings` | what of all that is to be remarked or mended |
@@ -11,7 +10,6 @@
 //! The plan that ranks made decides; here it is only told. This process never loads the driver.
 
 mod copying;
-pub mod driver;
 mod findings;
 pub mod rank;
 mod report;
@@ -20,19 +18,21 @@ use std::time::Duration;
 
 use crate::arguments::Doctor;
 use crate::bench::host::round_trip::{self, Regime, RoundTrip};
+use crate::driver::Driver;
 use crate::engines::{self, Found};
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
 use crate::ranks::supervise::Failure;
 use crate::ranks::{Crew, Outcome, worded};
 use crate::{cores, deadline};
-use driver::Driver;
 use findings::Seen;
 use rank::{Assignment, RankReport, SIZES};
 use report::Report;
 
 /// The bound of every wait of the ranks.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long the driver may take to say what it is.
+const ANSWER: Duration = Duration::from_secs(10);
 /// How often the way between two CPUs is measured until nothing disturbs it.
 const TRIES: usize = 3;
 
@@ -43,7 +43,7 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         source,
     })?;
     let environment = environment();
-    let driver = Driver::ask(arguments.engine)?;
+    let driver = Driver::ask(arguments.engine, ANSWER)?;
     let engine = driver.engine(arguments.engine);
     let ranks = match (arguments.ranks, engine.driver) {
         (Some(ranks), _) => usize::from(ranks),

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu};
 use serde::{Deserialize, Serialize};
 
-use super::driver::Driver;
 use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
+use crate::driver::Driver;
 use crate::engines::STAND_IN;
 use crate::progress::grouped;
 use crate::ranks::Outcome;

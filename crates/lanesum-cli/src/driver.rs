@@ -13,8 +13,6 @@ use crate::engines::Found;
 use crate::errors::{CliError, say};
 use crate::spawn::{Ending, die_with_parent, this_program};
 
-/// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a process that was killed may take to end, before it is left behind.
 const LAST: Duration = Duration::from_secs(1);
 /// What stands before the answer: the library may print, too.
@@ -51,13 +49,13 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// Asks, where the choice leaves room for GPUs.
-    pub fn ask(choice: EngineChoice) -> Result<Self, CliError> {
+    /// Asks, where the choice leaves room for GPUs, and waits so long for the answer.
+    pub fn ask(choice: EngineChoice, patience: Duration) -> Result<Self, CliError> {
         if choice == EngineChoice::Host {
             return Ok(Self::NotAsked);
         }
         let mut child = this_program()?
-            .args(["doctor-driver", &std::process::id().to_string()])
+            .args(["ask-driver", &std::process::id().to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -66,13 +64,13 @@ impl Driver {
                 what: "start a process that asks the driver".into(),
                 source,
             })?;
-        let answer = child.stdout.take().map(heard);
+        let answer = child.stdout.take().map(|output| heard(output, patience));
         let ending = ended(&mut child);
         Ok(match (answer.unwrap_or(Heard::Nothing), ending) {
             (Heard::Answer(answer), _) => answer.into(),
             (Heard::Silence, _) => broken(
-                "the GPU driver does not say what it is within ten seconds",
-                "see whether nvidia-smi answers and what dmesg says of Xid errors; a GPU that has fallen off the bus wants a restart of the machine",
+                &format!("the GPU driver does not say what it is within {} s", patience.as_secs()),
+                "see whether nvidia-smi answers and what dmesg says of Xid errors; GPUs that nobody uses may take long to wake (nvidia-smi -pm 1), and one that has fallen off the bus wants a restart of the machine",
             ),
             (Heard::Nothing, Some(ending)) => broken(
                 &format!("the CUDA driver library ended the process that loaded it, with {ending}"),
@@ -159,7 +157,7 @@ enum Heard {
 }
 
 /// Reads until there is an answer, in a thread that ends with the pipe.
-fn heard(output: ChildStdout) -> Heard {
+fn heard(output: ChildStdout, patience: Duration) -> Heard {
     let (sender, answer) = channel();
     let reader = move || {
         let lines = BufReader::new(output).lines().map_while(Result::ok);
@@ -170,7 +168,7 @@ fn heard(output: ChildStdout) -> Heard {
     if std::thread::Builder::new().spawn(reader).is_err() {
         return Heard::Nothing;
     }
-    match answer.recv_timeout(PATIENCE) {
+    match answer.recv_timeout(patience) {
         Ok(answer) => Heard::Answer(answer),
         Err(RecvTimeoutError::Disconnected) => Heard::Nothing,
         Err(RecvTimeoutError::Timeout) => Heard::Silence,
