@@ -115,13 +115,18 @@ impl Areas {
         }
     }
 
+    /// Bytes of the lines, which come first, of both halves.
+    pub(crate) fn line_bytes(&self) -> u64 {
+        2 * u64::from(self.lanes) * LINE
+    }
+
     /// Where they end, after the lines of what peers tell: one for each other rank, and where there are more than two ranks one for results.
     pub(crate) fn end(&self, world: usize) -> u64 {
         let areas = match world {
             2 => 1,
             world => world as u64,
         };
-        self.start + 2 * (u64::from(self.lanes) * LINE + areas * u64::from(self.half_bytes))
+        self.start + self.line_bytes() + 2 * areas * u64::from(self.half_bytes)
     }
 }
 

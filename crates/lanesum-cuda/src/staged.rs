@@ -331,9 +331,11 @@ impl Staged {
     }
 
     /// Puts stale words where headers and frames will come, as `lanesum-segment` does on the host: the tag of the last epoch of
-    /// each half before the first. The counts of chunks are zero, which are of no epoch that comes, in memory that is new.
+    /// each half before the first; and zeros for the counts of chunks, which are of no epoch that comes. GPUs give out memory as they got
+    /// it back.
     fn format(&self, first_epoch: u64) -> Result<(), CudaError> {
         self.fill_inbox(0, 0, layout::INBOX_HEAD / 4)?;
+        self.fill_inbox(self.areas.start, 0, self.areas.line_bytes() / 4)?;
         let (lanes, capacity) = (self.fit.lanes(), self.fit.capacity());
         let half_bytes = layout::half_bytes(lanes, capacity);
         for half in 0..2 {

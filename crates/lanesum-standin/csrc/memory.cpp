@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include "lies.hpp"
 
@@ -86,6 +87,21 @@ void add(const Range& range) {
     ++generation;
 }
 
+// GPUs give out memory as they got it back. What stands in it here are words that communicators leave there: counts of all chunks, of
+// the first epochs. Of large memory only the beginning.
+bool litter(int descriptor, off_t bytes) {
+    std::vector<u64> words(8192);
+    for (size_t index = 0; index < words.size(); ++index) words[index] = (1 + index % 2) << 8 | 32;
+    const off_t most = bytes < (64 << 20) ? bytes : 64 << 20;
+    for (off_t at = 0; at < most;) {
+        const size_t rest = static_cast<size_t>(most - at), size = words.size() * 8;
+        const ssize_t written = pwrite(descriptor, words.data(), rest < size ? rest : size, at);
+        if (written <= 0) return false;
+        at += written;
+    }
+    return true;
+}
+
 }  // namespace
 
 std::atomic<u64> generation{1};
@@ -112,6 +128,7 @@ CUresult Backing::create(int device, u64 bytes, std::shared_ptr<Backing>* out) {
     const off_t end = static_cast<off_t>(made->pages());
     if (ftruncate(made->descriptor_, end + 4096) != 0) return OUT_OF_MEMORY;
     if (pwrite(made->descriptor_, &trailer, sizeof trailer, end) != sizeof trailer) return OPERATING_SYSTEM;
+    if (!litter(made->descriptor_, end)) return OUT_OF_MEMORY;
     *out = std::move(made);
     return SUCCESS;
 }
