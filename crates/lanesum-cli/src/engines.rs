@@ -1,8 +1,6 @@
 //! Which engine a run gets. The driver is asked before any rank is started, so that a missing or broken one is one clear error; no
 //! context is made for it, and whether the GPUs work together is for the ranks to find out.
 
-use std::time::Duration;
-
 use lanesum::EngineChoice;
 use lanesum::cuda::DriverFacts;
 use lanesum_plan::DEVICE_WORLD_MAX;
@@ -41,12 +39,9 @@ impl Found {
     }
 }
 
-/// How long a driver may take to say what it is: GPUs that nobody uses may have to wake.
-const ANSWER: Duration = Duration::from_secs(30);
-
 /// Looks for a driver where the choice leaves room for one.
 pub fn look(choice: EngineChoice) -> Result<Found, CliError> {
-    settle(choice, Driver::ask(choice, ANSWER)?)
+    settle(choice, Driver::ask(choice)?)
 }
 
 fn settle(choice: EngineChoice, driver: Driver) -> Result<Found, CliError> {
@@ -98,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_host_asks_no_driver() {
-        let asked = Driver::ask(EngineChoice::Host, Duration::ZERO).expect("asks nobody");
+        let asked = Driver::ask(EngineChoice::Host).expect("asks nobody");
         let found = settle(EngineChoice::Host, asked).expect("needs none");
         assert_eq!(found, Found::host(None));
     }

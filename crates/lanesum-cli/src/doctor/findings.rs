@@ -95,7 +95,7 @@ impl Seen {
         if let Some((error, hint)) = &self.environment {
             remarks.push(remark(
                 Verdict::Mend,
-                format!("ranks of this environment would not start: {error}"),
+                format!("ranks that take from this environment who they are would not start: {error}"),
                 hint,
             ));
         }
@@ -179,7 +179,7 @@ impl Seen {
             }
         }
         let watched = |gpus: &Gpus| gpus.ranks.iter().any(|gpu| gpu.watchdog);
-        if report.topology.gpus.as_ref().is_some_and(watched) {
+        if report.without_device.is_none() && report.topology.gpus.as_ref().is_some_and(watched) {
             remarks.push(remark(
                 Verdict::Remarks,
                 "a display is attached to a rank's GPU, whose driver ends kernels that run for seconds: calls wait for a peer little longer than a second",

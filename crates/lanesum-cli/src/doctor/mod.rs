@@ -31,8 +31,6 @@ use report::Report;
 
 /// The bound of every wait of the ranks.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long the driver may take to say what it is.
-const ANSWER: Duration = Duration::from_secs(10);
 /// How often the way between two CPUs is measured until nothing disturbs it.
 const TRIES: usize = 3;
 
@@ -43,7 +41,7 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         source,
     })?;
     let environment = environment();
-    let driver = Driver::ask(arguments.engine, ANSWER)?;
+    let driver = Driver::ask(arguments.engine)?;
     let engine = driver.engine(arguments.engine);
     let ranks = match (arguments.ranks, engine.driver) {
         (Some(ranks), _) => usize::from(ranks),

@@ -14,7 +14,7 @@ use super::report::{Alternative, Decision};
 use crate::bench::statistics::Spread;
 use crate::cores;
 use crate::ranks::message::engine_word;
-use crate::ranks::speech::{self, RankError, microseconds, milliseconds};
+use crate::ranks::speech::{self, Pace, RankError, microseconds, milliseconds};
 
 /// The lengths that decisions are told for, in bytes, and how often a sum of each is timed in the host's memory.
 pub const SIZES: [(u64, u32); 6] = [
@@ -99,6 +99,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
         label: None,
     };
     let mut decisions = Vec::new();
+    let mut pace = Pace::new(communicator.rank().index());
     for (bytes, times) in SIZES {
         let request = request(bytes);
         let explanation = communicator.explain(&request);
@@ -121,6 +122,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
             measured_us,
             alternatives: explanation.candidates.into_iter().filter_map(alternative).collect(),
         });
+        pace.at(decisions.len() as u64)?;
     }
     let step = communicator.explain(&request(43_008));
     Ok(RankReport {
