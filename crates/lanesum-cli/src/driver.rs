@@ -26,33 +26,43 @@ const LINE_MAX: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the question.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Driver {
     /// Nobody asked: the host's memory is to do.
     NotAsked,
     /// It is there, and shows GPUs.
-    There(DriverFacts),
-    /// There is none.
-    Missing {
-        /// The loader's words.
-        error: String,
-        /// What to do.
-        hint: String,
-    },
-    /// It shows no GPU to this process.
-    NoDevice {
-        /// What it says.
-        error: String,
-        /// What to do.
-        hint: String,
-    },
-    /// There is one that can't be used.
-    Broken {
+    There(#[serde(with = "Facts")] DriverFacts),
+    /// No GPU can be had from it.
+    Without {
+        /// Which kind of reason.
+        lack: Lack,
         /// What is wrong.
         error: String,
         /// What to do.
         hint: String,
     },
+}
+
+/// Why no GPU can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// There is no driver.
+    Driver,
+    /// It shows no GPU to this process.
+    Device,
+    /// There is a driver that can't be used.
+    Use,
+}
+
+/// How the facts are told.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "DriverFacts")]
+struct Facts {
+    version: u32,
+    stand_in: bool,
+    devices: usize,
 }
 
 impl Driver {
@@ -76,7 +86,7 @@ impl Driver {
         };
         let ending = ended(&mut child);
         Ok(match (heard, ending) {
-            (Heard::Answer(answer), _) => answer.into(),
+            (Heard::Answer(answer), _) => answer,
             (Heard::Nothing { loading: false }, _) => {
                 return Err(not_asked(io::Error::other("it ended before it had begun")));
             }
@@ -104,9 +114,7 @@ impl Driver {
                 driver: Some(*facts),
                 without: None,
             },
-            Self::Missing { error, .. } | Self::NoDevice { error, .. } | Self::Broken { error, .. } => {
-                Found::host(Some(error.clone()))
-            }
+            Self::Without { error, .. } => Found::host(Some(error.clone())),
         }
     }
 }
@@ -119,56 +127,16 @@ fn not_asked(source: io::Error) -> CliError {
 }
 
 fn broken(error: &str, hint: &str) -> Driver {
-    Driver::Broken {
+    Driver::Without {
+        lack: Lack::Use,
         error: error.to_owned(),
         hint: hint.to_owned(),
     }
 }
 
 /// What the process says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "driver", rename_all = "snake_case")]
-enum Answer {
-    There {
-        version: u32,
-        stand_in: bool,
-        devices: usize,
-    },
-    Missing {
-        error: String,
-        hint: String,
-    },
-    NoDevice {
-        error: String,
-        hint: String,
-    },
-    Broken {
-        error: String,
-        hint: String,
-    },
-}
-
-impl From<Answer> for Driver {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::There {
-                version,
-                stand_in,
-                devices,
-            } => Self::There(DriverFacts {
-                version,
-                stand_in,
-                devices,
-            }),
-            Answer::Missing { error, hint } => Self::Missing { error, hint },
-            Answer::NoDevice { error, hint } => Self::NoDevice { error, hint },
-            Answer::Broken { error, hint } => Self::Broken { error, hint },
-        }
-    }
-}
-
 enum Heard {
-    Answer(Answer),
+    Answer(Driver),
     /// Its output ended without one, before or after it began to load the library.
     Nothing {
         loading: bool,
@@ -255,32 +223,25 @@ pub fn answer(parent: u32) -> ExitCode {
     if tell(LOADING).is_err() {
         return ExitCode::FAILURE;
     }
-    let answer = match lanesum::cuda::driver() {
-        Ok(DriverFacts {
-            version,
-            stand_in,
-            devices,
-        }) => Answer::There {
-            version,
-            stand_in,
-            devices,
-        },
-        Err(error) => refused(&error),
-    };
+    let answer = lanesum::cuda::driver().map_or_else(|error| refused(&error), Driver::There);
     match serde_json::to_vec(&answer).map(|words| tell(&words)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) | Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn refused(error: &CudaError) -> Answer {
-    let (told, hint) = (error.to_string(), error.hint());
+fn refused(error: &CudaError) -> Driver {
     // A file that is there and can't be loaded is another matter.
-    if matches!(error, CudaError::NoLibrary { reason } if reason.starts_with("libcuda.so.1: cannot open")) {
-        Answer::Missing { error: told, hint }
+    let lack = if matches!(error, CudaError::NoLibrary { reason } if reason.starts_with("libcuda.so.1: cannot open")) {
+        Lack::Driver
     } else if *error == CudaError::NoDevice {
-        Answer::NoDevice { error: told, hint }
+        Lack::Device
     } else {
-        Answer::Broken { error: told, hint }
+        Lack::Use
+    };
+    Driver::Without {
+        lack,
+        error: error.to_string(),
+        hint: error.hint(),
     }
 }

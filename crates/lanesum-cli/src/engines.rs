@@ -46,10 +46,7 @@ pub fn look(choice: EngineChoice) -> Result<Found, CliError> {
 
 fn settle(choice: EngineChoice, driver: Driver) -> Result<Found, CliError> {
     match (choice, driver) {
-        (
-            EngineChoice::Cuda,
-            Driver::Missing { error, hint } | Driver::NoDevice { error, hint } | Driver::Broken { error, hint },
-        ) => Err(CliError::Driver { cause: error, hint }),
+        (EngineChoice::Cuda, Driver::Without { error, hint, .. }) => Err(CliError::Driver { cause: error, hint }),
         (_, driver) => Ok(driver.engine(choice)),
     }
 }
@@ -68,6 +65,7 @@ pub fn check_world(choice: EngineChoice, ranks: usize) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Lack;
 
     const DRIVER: DriverFacts = DriverFacts {
         version: 13_000,
@@ -76,19 +74,11 @@ mod tests {
     };
 
     fn refusals() -> [Driver; 3] {
-        let told = || ("no such driver".to_owned(), "install one".to_owned());
-        let ((error, hint), (error2, hint2), (error3, hint3)) = (told(), told(), told());
-        [
-            Driver::Missing { error, hint },
-            Driver::NoDevice {
-                error: error2,
-                hint: hint2,
-            },
-            Driver::Broken {
-                error: error3,
-                hint: hint3,
-            },
-        ]
+        [Lack::Driver, Lack::Device, Lack::Use].map(|lack| Driver::Without {
+            lack,
+            error: "no such driver".to_owned(),
+            hint: "install one".to_owned(),
+        })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rank::RankReport;
 use super::report::counted;
 use crate::bench::host::round_trip::RoundTrip;
-use crate::driver::Driver;
+use crate::driver::{Driver, Lack};
 use crate::ranks::Outcome;
 
 /// Everything that was found out.
@@ -128,17 +128,22 @@ impl Seen {
     fn of_the_driver(&self) -> Vec<Remark> {
         let insists = self.asked == EngineChoice::Cuda;
         match &self.driver {
-            Driver::Broken { error, hint } => vec![remark(Verdict::Mend, error, hint)],
-            Driver::Missing { error, hint } | Driver::NoDevice { error, hint } if insists => {
-                vec![remark(Verdict::Mend, error, hint)]
+            Driver::Without { lack, error, hint } => {
+                let verdict = match lack {
+                    Lack::Driver | Lack::Device if insists => Verdict::Mend,
+                    Lack::Use => Verdict::Mend,
+                    Lack::Device => Verdict::Remarks,
+                    // Most machines have no GPU.
+                    Lack::Driver => return vec![],
+                };
+                vec![remark(verdict, error, hint)]
             }
-            Driver::NoDevice { error, hint } => vec![remark(Verdict::Remarks, error, hint)],
             Driver::There(facts) if facts.stand_in => vec![remark(
                 Verdict::Remarks,
                 "the driver is the tests' stand-in: no GPU takes part",
                 "leave the stand-in out of LD_LIBRARY_PATH",
             )],
-            Driver::There(_) | Driver::Missing { .. } | Driver::NotAsked => vec![],
+            Driver::There(_) | Driver::NotAsked => vec![],
         }
     }
 
@@ -201,12 +206,12 @@ impl Seen {
         note(
             self.host.numa_nodes.is_some(),
             "the number of NUMA nodes",
-            "cat /sys/devices/system/node/online",
+            "lscpu, where /sys is mounted",
         );
         note(
             self.host.container.is_some(),
             "whether this is a container",
-            "cat /proc/1/cgroup",
+            "ask whoever started it",
         );
         note(
             self.cpus.len() < 2 || self.round_trip.is_some(),
@@ -273,22 +278,14 @@ mod tests {
 
     #[test]
     fn a_driver_is_a_fault_if_it_is_broken_or_insisted_on() {
-        let (error, hint) = told();
-        let broken = Driver::Broken {
-            error: error.clone(),
-            hint: hint.clone(),
-        };
-        let no_device = Driver::NoDevice {
-            error: error.clone(),
-            hint: hint.clone(),
-        };
-        let missing = Driver::Missing { error, hint };
         use Verdict::{Mend, Remarks};
-        for (driver, at_ease, insisting) in [
-            (broken, Some(Mend), Some(Mend)),
-            (no_device, Some(Remarks), Some(Mend)),
-            (missing, None, Some(Mend)),
+        for (lack, at_ease, insisting) in [
+            (Lack::Use, Some(Mend), Some(Mend)),
+            (Lack::Device, Some(Remarks), Some(Mend)),
+            (Lack::Driver, None, Some(Mend)),
         ] {
+            let (error, hint) = told();
+            let driver = Driver::Without { lack, error, hint };
             for (asked, wanted) in [(EngineChoice::Auto, at_ease), (EngineChoice::Cuda, insisting)] {
                 let seen = Seen {
                     asked,

@@ -16,17 +16,18 @@ use crate::cores;
 use crate::ranks::message::engine_word;
 use crate::ranks::speech::{self, Pace, RankError, microseconds, milliseconds};
 
+/// Bytes of a sum of a verify step.
+const VERIFY_STEP: u64 = 43_008;
 /// The lengths that decisions are told for, in bytes, and how often a sum of each is timed in the host's memory.
 pub const SIZES: [(u64, u32); 6] = [
     (1 << 10, 2_000),
     (8 << 10, 1_000),
-    // A verify step's.
-    (43_008, 400),
+    (VERIFY_STEP, 400),
     (256 << 10, 100),
     (1 << 20, 30),
     (16 << 20, 5),
 ];
-/// Sums of a length that nobody times, at most; the first of them is checked.
+/// Sums of a length that nobody times, at most.
 const WARM_UP: u32 = 20;
 /// GPUs make a sum of each length up to this one.
 const ON_GPUS: u64 = 1 << 20;
@@ -124,7 +125,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
         });
         pace.at(decisions.len() as u64)?;
     }
-    let step = communicator.explain(&request(43_008));
+    let step = communicator.explain(&request(VERIFY_STEP));
     Ok(RankReport {
         topology: communicator.topology().clone(),
         decisions,

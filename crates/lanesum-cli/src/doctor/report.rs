@@ -119,7 +119,7 @@ impl Report {
         let remarks = seen.remarks();
         let facts = match &seen.driver {
             Driver::There(facts) => Some(facts),
-            Driver::NotAsked | Driver::Missing { .. } | Driver::NoDevice { .. } | Driver::Broken { .. } => None,
+            Driver::NotAsked | Driver::Without { .. } => None,
         };
         let failed = match &seen.tried {
             Outcome::Reports(_) => None,
