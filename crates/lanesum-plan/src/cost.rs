@@ -54,7 +54,7 @@
 //! on one link and 71 for 1 MiB, 191 and 420 us for 1 MiB of four and eight, and 44 for 1 MiB of two with a link each.
 //!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
-//! and a rate of its own, chosen so that the crossings are those measured on an H200 (near 300 KiB for four ranks and 80 for eight), and
+//! and a rate of its own, chosen so that the crossings are those measured on an H200 (near 156 KiB for four ranks and 45 for eight), and
 //! tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
 //! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
@@ -98,7 +98,7 @@ const HOST_ARRIVAL_NS: u64 = 300;
 /// Bytes that kernels store to host memory in a nanosecond, when nothing else uses the link.
 const HOST_STORE_BYTES_PER_NS: u64 = 52;
 /// A word from one kernel to another on the same GPU, in microseconds.
-const ONE_GPU_HOP_US: f64 = 0.95;
+const ONE_GPU_HOP_US: f64 = 0.5;
 /// One byte that a rank stores for another on the same GPU, in microseconds.
 const ONE_GPU_STORE_US: f64 = 1.0 / 1_170_000.0;
 /// Bytes stored for a byte of payload.
