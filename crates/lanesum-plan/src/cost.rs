@@ -53,8 +53,9 @@
 //! bring 22, but the first of them must be written, told and found before anything flows: together that is 25 us for 256 KiB of two ranks
 //! on one link and 71 for 1 MiB, 191 and 420 us for 1 MiB of four and eight, and 44 for 1 MiB of two with a link each.
 //!
-//! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop
-//! and a rate of its own, chosen so that the crossings are those measured on an H200 (near 156 KiB for four ranks and 45 for eight), and
+//! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop, which grows
+//! with the ranks that poll beside one another, and a rate of its own, so that the crossings are those measured on an H200
+//! (benches/records/gpu-crossings-h200.json: between 128 and 160 KiB for four ranks, between 80 and 96 for eight), and
 //! tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
 //! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
@@ -97,8 +98,8 @@ const HOST_CHUNK_US: f64 = 1.0 / 36_500.0;
 const HOST_ARRIVAL_NS: u64 = 300;
 /// Bytes that kernels store to host memory in a nanosecond, when nothing else uses the link.
 const HOST_STORE_BYTES_PER_NS: u64 = 52;
-/// A word from one kernel to another on the same GPU, in microseconds.
-const ONE_GPU_HOP_US: f64 = 0.5;
+/// A word from one kernel to another on the same GPU, and more of it for each rank there, in microseconds.
+const ONE_GPU_HOP_US: [f64; 2] = [0.06, 0.11];
 /// One byte that a rank stores for another on the same GPU, in microseconds.
 const ONE_GPU_STORE_US: f64 = 1.0 / 1_170_000.0;
 /// Bytes stored for a byte of payload.
@@ -157,10 +158,13 @@ impl Link {
     }
 
     /// A hop, and one byte stored while all push to all, in microseconds.
-    fn costs_us(self) -> (f64, f64) {
+    fn costs_us(self, world: WorldSize) -> (f64, f64) {
         match self {
             Link::Pcie => (PCIE_HOP_US, PCIE_STORE_US),
-            Link::OneGpu => (ONE_GPU_HOP_US, ONE_GPU_STORE_US),
+            Link::OneGpu => {
+                let [hop_us, of_each_us] = ONE_GPU_HOP_US;
+                (hop_us + of_each_us * world.get() as f64, ONE_GPU_STORE_US)
+            }
             Link::Host { crowd } => {
                 let store_us = HOST_STORE_US * f64::from(crowd);
                 (HOST_HOP_US, store_us.max(HOST_RANK_STORE_US))
@@ -254,7 +258,7 @@ impl CostModel {
     fn device_us(&self, algorithm: AlgorithmName, size: f64, chunks: f64) -> Option<f64> {
         let world = self.world.get() as f64;
         let peers = world - 1.0;
-        let (hop_us, store_us) = self.link.costs_us();
+        let (hop_us, store_us) = self.link.costs_us(self.world);
         let (pushed, taken_up, hops) = match algorithm {
             AlgorithmName::Alone => (0.0, 1.0, 0.0),
             AlgorithmName::HeaderOnly => return Some(LAUNCH_US + hop_us),
@@ -285,7 +289,7 @@ impl CostModel {
                 (start + of_each * crowd, HOST_CHUNK_US * crowd)
             }
         };
-        let (hop_us, _) = self.link.costs_us();
+        let (hop_us, _) = self.link.costs_us(self.world);
         let exchanges = (size / exchange.get().max(1) as f64).max(1.0);
         let work = size * (moved * byte_us + DEVICE_ADD_US * world);
         Some(LAUNCH_US + until_they_flow_us + exchanges * hops * hop_us + work)

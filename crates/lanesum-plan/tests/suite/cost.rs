@@ -126,6 +126,20 @@ fn on_one_gpu_hops_are_shorter_and_bytes_nearly_free() {
     }
 }
 
+/// As measured on an H200 (benches/records/gpu-crossings-h200.json), in bytes a rank.
+#[test]
+fn two_shots_begin_where_they_are_faster_on_one_gpu() {
+    let saved_us = |ranks, bytes| {
+        let model = CostModel::new(world(ranks), None).over(Link::OneGpu);
+        let us = |name| model.predict_us(name, Buffers::Device, Bytes::new(bytes), CHUNK).unwrap();
+        us(AlgorithmName::OneShotPush) - us(AlgorithmName::TwoShotPush)
+    };
+    for (ranks, before, after) in [(4, 128 << 10, 160 << 10), (8, 80 << 10, 96 << 10)] {
+        assert!(saved_us(ranks, before) < 0.0, "{ranks} ranks");
+        assert!(saved_us(ranks, after) > 0.0, "{ranks} ranks");
+    }
+}
+
 proptest! {
     #[test]
     fn more_is_never_faster(
