@@ -61,7 +61,7 @@
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
 use crate::gates::in_place;
-use crate::{AlgorithmChoice, AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, PathChoice, Policy, WorldSize};
+use crate::{AlgorithmChoice, AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, PathChoice, Policy, Ways, WorldSize};
 
 /// A line from one core to another, in microseconds.
 const FLAG_US: f64 = 0.065;
@@ -78,10 +78,6 @@ const ADD_US: f64 = 1.0 / 125_000.0;
 
 /// An eager launch of a kernel, in microseconds.
 const LAUNCH_US: f64 = 2.0;
-/// A word from one GPU to another, in microseconds.
-const PCIE_HOP_US: f64 = 1.0;
-/// One byte stored to a peer's GPU while all push to all, in microseconds.
-const PCIE_STORE_US: f64 = 1.0 / 25_000.0;
 /// Until chunks between two GPUs flow both ways, beside the hop, in microseconds.
 const PCIE_CHUNKS_US: f64 = 4.0;
 /// A word from one GPU to another through host memory, in microseconds.
@@ -122,13 +118,13 @@ pub(crate) const fn arrival_ns(frames: u64) -> u32 {
 /// What lies between the ranks' GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Link {
-    /// PCIe Gen5 x16, between some of them at least.
-    Pcie,
+    /// PCIe or NVLink, between some of them at least.
+    Pcie(Ways),
     /// Nothing: all ranks share one GPU.
     OneGpu,
     /// The host's memory, which each reaches by PCIe Gen5 x16.
     Host {
-        /// The most ranks that share one GPU, and so its link.
+        /// The most ranks that share one GPU, or a switch, and so its link.
         crowd: u32,
     },
 }
@@ -139,12 +135,18 @@ impl Link {
     pub fn along(path: Path, gpus: Option<&Gpus>) -> Link {
         match (path, gpus) {
             (Path::HostStaged, gpus) => Link::Host {
-                crowd: gpus.map_or(1, |gpus| gpus.crowd().max(1) as u32),
+                crowd: gpus.map_or(1, |gpus| {
+                    let switch = gpus.fabric().map_or(1, |fabric| fabric.crowd());
+                    gpus.crowd().max(switch).max(1) as u32
+                }),
             },
             (Path::None | Path::SharedMemory | Path::Peer, Some(gpus)) if gpus.shared() && gpus.distinct() == 1 => {
                 Link::OneGpu
             }
-            (Path::None | Path::SharedMemory | Path::Peer, Some(_) | None) => Link::Pcie,
+            (Path::None | Path::SharedMemory | Path::Peer, gpus) => {
+                let fabric = gpus.and_then(Gpus::fabric);
+                Link::Pcie(fabric.map_or(Ways::ASSUMED, |fabric| fabric.ways()))
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Link {
     #[must_use]
     pub const fn path(self) -> Path {
         match self {
-            Link::Pcie | Link::OneGpu => Path::Peer,
+            Link::Pcie(_) | Link::OneGpu => Path::Peer,
             Link::Host { .. } => Path::HostStaged,
         }
     }
@@ -160,7 +162,7 @@ impl Link {
     /// A hop, and one byte stored while all push to all, in microseconds.
     fn costs_us(self, world: WorldSize) -> (f64, f64) {
         match self {
-            Link::Pcie => (PCIE_HOP_US, PCIE_STORE_US),
+            Link::Pcie(ways) => (ways.hop_us(), ways.byte_us()),
             Link::OneGpu => {
                 let [hop_us, of_each_us] = ONE_GPU_HOP_US;
                 (hop_us + of_each_us * world.get() as f64, ONE_GPU_STORE_US)
@@ -199,7 +201,7 @@ impl CostModel {
         CostModel {
             world,
             cores,
-            link: Link::Pcie,
+            link: Link::Pcie(Ways::ASSUMED),
             policy: Policy {
                 algorithm: AlgorithmChoice::Auto,
                 path: PathChoice::Auto,
@@ -282,7 +284,7 @@ impl CostModel {
         };
         let (until_they_flow_us, byte_us) = match self.link {
             Link::OneGpu => return None,
-            Link::Pcie => (PCIE_CHUNKS_US, PCIE_STORE_US),
+            Link::Pcie(ways) => (PCIE_CHUNKS_US, ways.byte_us()),
             Link::Host { crowd } => {
                 let [start, of_each] = HOST_CHUNKS_US;
                 let crowd = f64::from(crowd);

@@ -14,7 +14,7 @@ use crate::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Po
 mod device;
 
 pub use device::{Bulk, DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{FRAME, Proven, QUAD, Shots, WARP, Way, proven, proven_along};
+pub(crate) use device::{FRAME, Proven, QUAD, Shots, WARP, Way, proven, proven_along, supposed};
 
 closed_words! {
     /// A question that is asked before a decision.
@@ -39,6 +39,8 @@ closed_words! {
         OwnDevice = 8 => "own_device",
         /// Does what any rank's GPU writes for another into pinned host memory arrive?
         HostStaging = 9 => "host_staging",
+        /// What lies between the ranks' GPUs?
+        Links = 10 => "links",
     }
 }
 

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gates::{Way, proven_along};
-use crate::{Bytes, Rank, Refusal, WorldSize};
+use crate::{Bytes, Fabric, Links, Rank, Refusal, WorldSize};
 
 /// The GPUs of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Gpus {
     /// The same of writes to the owner's part of pinned host memory.
     #[serde(default)]
     pub staged: Vec<Vec<PeerVerdict>>,
+    /// What lies between them.
+    #[serde(default)]
+    pub links: Links,
 }
 
 impl Gpus {
@@ -29,6 +32,7 @@ impl Gpus {
             peers: unknown.clone(),
             staged: unknown,
             ranks,
+            links: Links::default(),
         }
     }
 
@@ -63,6 +67,17 @@ impl Gpus {
         (!untried).then_some(refused)
     }
 
+    /// The links between them, if they are known and every rank has a GPU of its own.
+    #[must_use]
+    pub fn fabric(&self) -> Option<Fabric> {
+        let world = WorldSize::new(self.ranks.len()).ok()?;
+        if self.shared() {
+            None
+        } else {
+            Fabric::of(&self.links, world)
+        }
+    }
+
     /// How many GPUs there are.
     #[must_use]
     pub fn distinct(&self) -> usize {
@@ -75,7 +90,8 @@ impl Gpus {
         let square =
             |verdicts: &[Vec<PeerVerdict>]| verdicts.len() == ranks && verdicts.iter().all(|row| row.len() == ranks);
         // What was written before there was this way says nothing of it.
-        self.ranks.len() == ranks && square(&self.peers) && (self.staged.is_empty() || square(&self.staged))
+        let ways = square(&self.peers) && (self.staged.is_empty() || square(&self.staged));
+        self.ranks.len() == ranks && ways && self.links.describe(ranks)
     }
 }
 
@@ -127,4 +143,8 @@ pub enum PeerVerdict {
     },
     /// Nobody has tried yet.
     Unknown,
+    /// Nobody has tried, and a plan for a machine that isn't at hand supposes that it arrives. No rank can say so of its own: what they
+    /// tell each other has no such word, and no engine maps memory for it.
+    #[serde(skip_deserializing)]
+    Assumed,
 }

@@ -230,7 +230,7 @@ impl Seen {
 /// What to do where a gate says no, if anything can be done.
 pub fn remedy_of(gate: Gate) -> Option<&'static str> {
     match gate {
-        Gate::Peers | Gate::Payload | Gate::OneShotFit | Gate::TwoShotFit | Gate::InPlace => None,
+        Gate::Peers | Gate::Payload | Gate::OneShotFit | Gate::TwoShotFit | Gate::InPlace | Gate::Links => None,
         Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
         Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
         Gate::PeerAccess => Some(

@@ -61,6 +61,9 @@ impl Plan {
             findings.push(self.way_finding(Gate::HostStaging, Way::HostStaged));
         }
         findings.push(own_device_finding(gpus, self.model().link()));
+        if gates::company(self.world()).is_ok() && !gpus.shared() {
+            findings.push(links_finding(gpus));
+        }
         findings
     }
 
@@ -69,6 +72,18 @@ impl Plan {
         match gates::proven_along(way, self.topology().gpus.as_ref(), self.world()) {
             Ok(_) => {
                 let pairs = counted(world * (world - 1), "ordered pair");
+                if self
+                    .topology()
+                    .gpus
+                    .as_ref()
+                    .is_some_and(|gpus| gates::supposed(way, gpus))
+                {
+                    return finding(
+                        gate,
+                        Answer::Unknown,
+                        format!("supposed for {pairs} of ranks: nobody has tried"),
+                    );
+                }
                 finding(gate, Answer::Yes, format!("proven for {pairs} of ranks"))
             }
             Err(refusal @ (Refusal::PeerUnproven { .. } | Refusal::HostUnproven { .. })) => {
@@ -128,6 +143,24 @@ impl Plan {
     }
 }
 
+/// What lies between GPUs of their own.
+fn links_finding(gpus: &Gpus) -> Finding {
+    let Some(fabric) = gpus.fabric() else {
+        let evidence =
+            "how the GPUs lie to each other was not observed; predicted as root ports of one socket, Gen5 x16";
+        return finding(Gate::Links, Answer::Unknown, evidence.to_owned());
+    };
+    let islands = fabric.islands();
+    let island = |ranks: &Vec<crate::Rank>| ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let words = islands.iter().map(island).collect::<Vec<_>>().join(" | ");
+    let evidence = format!(
+        "{} of ranks: {words}; when all send to all, what ends last is {}",
+        counted(islands.len() as u64, "island"),
+        fabric.busiest()
+    );
+    finding(Gate::Links, Answer::Yes, evidence)
+}
+
 fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
     Finding { gate, answer, evidence }
 }
@@ -144,7 +177,7 @@ fn own_device_finding(gpus: &Gpus, link: Link) -> Finding {
     let devices = counted(gpus.distinct() as u64, "GPU");
     if gpus.shared() {
         let what = match link {
-            Link::Pcie => "the predicted times do not hold",
+            Link::Pcie(_) => "the predicted times do not hold",
             Link::Host { .. } => "their bytes share its link, which predictions count; they do not count its time",
             Link::OneGpu => "no link is crossed: predictions are for one GPU's memory, and hold for no other machine",
         };

@@ -318,12 +318,12 @@ pub(crate) fn proven_along(way: Way, gpus: Option<&Gpus>, world: WorldSize) -> R
                     Way::HostStaged => Refusal::HostDisproven { writer, owner, found },
                 });
             }
-            Some(PeerVerdict::Proven | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
+            Some(PeerVerdict::Proven | PeerVerdict::Assumed | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
         }
     }
     for (writer, owner) in pairs() {
         match verdict(writer, owner) {
-            Some(PeerVerdict::Proven) => {}
+            Some(PeerVerdict::Proven | PeerVerdict::Assumed) => {}
             Some(_) | None => {
                 return Err(match way {
                     Way::Peer => Refusal::PeerUnproven { writer, owner },
@@ -333,4 +333,16 @@ pub(crate) fn proven_along(way: Way, gpus: Option<&Gpus>, world: WorldSize) -> R
         }
     }
     Ok(Proven(way))
+}
+
+/// Whether some pair of ranks is only supposed to reach each other this way.
+pub(crate) fn supposed(way: Way, gpus: &Gpus) -> bool {
+    let verdicts = match way {
+        Way::Peer => &gpus.peers,
+        Way::HostStaged => &gpus.staged,
+    };
+    verdicts
+        .iter()
+        .flatten()
+        .any(|verdict| *verdict == PeerVerdict::Assumed)
 }

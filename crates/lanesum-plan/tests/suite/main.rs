@@ -5,6 +5,7 @@
 mod call;
 mod cost;
 mod device;
+mod fabric;
 mod fault;
 mod lanes;
 mod oracle;

@@ -1,0 +1,343 @@
+//! The links between GPUs, and what they carry when all ranks send to all.
+//!
+//! From how any two GPUs lie to each other follows a tree: GPUs that are plugged into one switch, switches below another, those of a
+//! NUMA node, and the host. What leaves such a group goes by a link that all of it shares. An all-reduce that pushes sends as many bytes
+//! between any two ranks, in one phase or two, so a phase ends when the busiest link has carried its part:
+//!
+//! ```text
+//! bytes between two ranks x max over links (ordered pairs that cross the link / bytes a microsecond that it carries)
+//! ```
+//!
+//! which is what a fluid model of fair shares gives for such traffic, latencies apart. A label may lie (a virtual machine hides switches,
+//! a switch may be partitioned), so what was measured goes before; nothing here is more than an order of magnitude where labels are all
+//! that is known.
+//!
+//! | link | GB/s each way, Gen5 x16 | whence |
+//! |---|---|---|
+//! | of a GPU, all sending to all by kernels' stores | 25 | limits of physics that lanesum plans with |
+//! | from a switch upwards | 45 | kernels' stores alone on such a link |
+//! | between NUMA nodes | 50 | an assumption |
+//! | an NVLink of a pair | 20 | an assumption |
+//!
+//! | way | a hop, us | whence |
+//! |---|---|---|
+//! | one switch, NVLink | 0.7 | 0.65 to 0.75, published |
+//! | several switches | 0.8 | an assumption |
+//! | the processor | 1.0 | 1.0 to 1.1, published |
+//! | host bridges of a node | 1.1 | as above |
+//! | nodes | 1.5 | an assumption |
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::counted;
+use crate::{Rank, Relation, WorldSize};
+
+const GPU_BYTES_PER_US: f64 = 25_000.0;
+const UPLINK_BYTES_PER_US: f64 = 45_000.0;
+const NODES_BYTES_PER_US: f64 = 50_000.0;
+const NVLINK_BYTES_PER_US: f64 = 20_000.0;
+
+/// A PCIe link, as lanes negotiate it at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PcieLink {
+    /// The generation, 1 to 7: each carries twice what the one before does.
+    pub generation: u8,
+    /// The lanes, 1 to 16.
+    pub width: u8,
+}
+
+impl PcieLink {
+    /// What is assumed of links that nobody has described.
+    pub const ASSUMED: PcieLink = PcieLink {
+        generation: 5,
+        width: 16,
+    };
+
+    /// What it carries, of what Gen5 x16 does.
+    fn share(self) -> f64 {
+        let generations = i32::from(self.generation.clamp(1, 7)) - 5;
+        f64::from(self.width.clamp(1, 16)) / 16.0 * 2f64.powi(generations)
+    }
+}
+
+impl fmt::Display for PcieLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gen{} x{}", self.generation, self.width)
+    }
+}
+
+/// What is known of the links between the ranks' GPUs; nothing, by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Links {
+    /// How the GPUs of two ranks lie to each other; `None` where it isn't known, for a rank itself, and for two on one GPU. Empty if
+    /// nothing is known.
+    pub relations: Vec<Vec<Option<Relation>>>,
+    /// The link of each rank's GPU, at most. Empty if nothing is known.
+    pub pcie: Vec<Option<PcieLink>>,
+}
+
+impl Links {
+    /// How two ranks' GPUs lie to each other, if it is known.
+    #[must_use]
+    pub fn relation(&self, one: Rank, other: Rank) -> Option<Relation> {
+        *self.relations.get(one.index())?.get(other.index())?
+    }
+
+    fn share(&self, rank: Rank) -> f64 {
+        let known = self.pcie.get(rank.index()).copied().flatten();
+        known.unwrap_or(PcieLink::ASSUMED).share()
+    }
+
+    /// Whether it describes this many ranks, or none.
+    pub(crate) fn describe(&self, ranks: usize) -> bool {
+        let square = self.relations.len() == ranks && self.relations.iter().all(|row| row.len() == ranks);
+        (self.relations.is_empty() || square) && (self.pcie.is_empty() || self.pcie.len() == ranks)
+    }
+}
+
+/// The links between some ranks' GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fabric {
+    world: WorldSize,
+    groups: Vec<Group>,
+    hop_ns: u32,
+    busiest: Busiest,
+}
+
+/// Ranks whose GPUs share the link by which they reach others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// The farthest of the ways within it.
+    pub within: Relation,
+    /// By rank.
+    pub ranks: Vec<Rank>,
+}
+
+/// The link that ends last when all send to all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Busiest {
+    /// What it is.
+    pub link: BusiestLink,
+    /// The ordered pairs of ranks whose bytes cross it one way.
+    pub pairs: u32,
+    /// Microseconds that it takes for a byte between each two ranks.
+    pair_us: f64,
+}
+
+/// A kind of link, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BusiestLink {
+    /// That of a GPU.
+    Gpu(Rank),
+    /// That from a switch, or a tree of them, upwards.
+    Uplink(Vec<Rank>),
+    /// That between NUMA nodes.
+    Nodes(Vec<Rank>),
+    /// The NVLinks between two GPUs.
+    Nvlink(Rank, Rank),
+}
+
+impl Fabric {
+    /// The links between the ranks; `None` if how some two of them lie to each other isn't known, or if there are less than two.
+    #[must_use]
+    pub fn of(links: &Links, world: WorldSize) -> Option<Fabric> {
+        let pairs = || {
+            let all = world
+                .ranks()
+                .flat_map(|one| world.ranks().map(move |other| (one, other)));
+            all.filter(|(one, other)| one != other)
+        };
+        let mut farthest = None;
+        for (one, other) in pairs() {
+            farthest = farthest.max(Some(links.relation(one, other)?));
+        }
+        let hop_ns = hop_ns(farthest?);
+        let by_pcie = |one: Rank, other: Rank| !matches!(links.relation(one, other), Some(Relation::Nvlink(_)));
+        let crossing = |below: &[Rank]| {
+            let above = |one: &Rank| {
+                let others = world.ranks().filter(|other| !below.contains(other));
+                others.filter(|other| by_pcie(*one, *other)).count()
+            };
+            below.iter().map(above).sum::<usize>()
+        };
+        let mut all: Vec<Busiest> = Vec::new();
+        let mut carry = |link: BusiestLink, pairs: usize, bytes_per_us: f64| {
+            all.push(Busiest {
+                link,
+                pairs: pairs as u32,
+                pair_us: pairs as f64 / bytes_per_us,
+            });
+        };
+        for one in world.ranks() {
+            let carried = GPU_BYTES_PER_US * links.share(one);
+            carry(BusiestLink::Gpu(one), crossing(&[one]), carried);
+        }
+        for (one, other) in pairs() {
+            if let Some(Relation::Nvlink(bonds)) = links.relation(one, other) {
+                let carried = NVLINK_BYTES_PER_US * f64::from(bonds.max(1));
+                carry(BusiestLink::Nvlink(one, other), 1, carried);
+            }
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for within in Relation::PCIE {
+            let near = |one, other| {
+                by_pcie(one, other) && links.relation(one, other).is_some_and(|relation| relation <= within)
+            };
+            for ranks in components(world, near) {
+                if ranks.len() < 2 || groups.iter().any(|group| group.ranks == ranks) {
+                    continue;
+                }
+                let fastest = ranks.iter().map(|rank| links.share(*rank)).fold(0.0, f64::max);
+                match within {
+                    Relation::Pix | Relation::Pxb => {
+                        let carried = UPLINK_BYTES_PER_US * fastest;
+                        carry(BusiestLink::Uplink(ranks.clone()), crossing(&ranks), carried);
+                    }
+                    Relation::Node => carry(BusiestLink::Nodes(ranks.clone()), crossing(&ranks), NODES_BYTES_PER_US),
+                    Relation::Phb | Relation::Sys | Relation::Nvlink(_) => {}
+                }
+                groups.push(Group { within, ranks });
+            }
+        }
+        // Of equals the first, which is the smaller one.
+        let busiest = all
+            .into_iter()
+            .reduce(|most, next| if next.pair_us > most.pair_us { next } else { most })?;
+        Some(Fabric {
+            world,
+            groups,
+            hop_ns,
+            busiest,
+        })
+    }
+
+    /// The groups, near ones first; one of three ranks or more may hold others.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The link that ends last.
+    #[must_use]
+    pub const fn busiest(&self) -> &Busiest {
+        &self.busiest
+    }
+
+    /// The ranks, divided into those that are near each other: the smallest groups, and ranks that are in none. All in one where no two
+    /// are nearer than the others.
+    #[must_use]
+    pub fn islands(&self) -> Vec<Vec<Rank>> {
+        let mut islands: Vec<Vec<Rank>> = Vec::new();
+        for group in &self.groups {
+            if group
+                .ranks
+                .iter()
+                .all(|rank| islands.iter().all(|island| !island.contains(rank)))
+            {
+                islands.push(group.ranks.clone());
+            }
+        }
+        for rank in self.world.ranks() {
+            if islands.iter().all(|island| !island.contains(&rank)) {
+                islands.push(vec![rank]);
+            }
+        }
+        islands.sort();
+        islands
+    }
+
+    /// The most ranks that reach the host's memory by one link.
+    #[must_use]
+    pub fn crowd(&self) -> usize {
+        let switches = self.groups.iter().filter(|group| group.within <= Relation::Pxb);
+        switches.map(|group| group.ranks.len()).max().unwrap_or(1)
+    }
+
+    /// What the cost model needs.
+    pub(crate) fn ways(&self) -> Ways {
+        let peers = self.world.get().saturating_sub(1).max(1) as f64;
+        Ways {
+            hop_ns: self.hop_ns,
+            byte_fs: (self.busiest.pair_us / peers * 1e9).ceil() as u32,
+        }
+    }
+}
+
+/// What it costs when all ranks send to all: a hop, and a byte that a rank sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ways {
+    hop_ns: u32,
+    byte_fs: u32,
+}
+
+impl Ways {
+    /// Between GPUs of which it isn't known how they lie to each other: root ports of one socket, Gen5 x16.
+    pub const ASSUMED: Ways = Ways {
+        hop_ns: 1000,
+        byte_fs: 40_000,
+    };
+
+    pub(crate) fn hop_us(self) -> f64 {
+        f64::from(self.hop_ns) / 1e3
+    }
+
+    pub(crate) fn byte_us(self) -> f64 {
+        f64::from(self.byte_fs) / 1e9
+    }
+}
+
+impl fmt::Display for Busiest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = counted(u64::from(self.pairs), "ordered pair");
+        let all = |ranks: &[Rank]| ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ");
+        match &self.link {
+            BusiestLink::Gpu(rank) => write!(f, "the link of rank {rank}'s GPU, which {pairs} cross"),
+            BusiestLink::Uplink(ranks) => write!(
+                f,
+                "the link above the switch of ranks {}, which {pairs} cross",
+                all(ranks)
+            ),
+            BusiestLink::Nodes(ranks) => write!(
+                f,
+                "the link from the NUMA node of ranks {}, which {pairs} cross",
+                all(ranks)
+            ),
+            BusiestLink::Nvlink(one, other) => write!(f, "the NVLinks from rank {one} to rank {other}"),
+        }
+    }
+}
+
+const fn hop_ns(farthest: Relation) -> u32 {
+    match farthest {
+        Relation::Nvlink(_) | Relation::Pix => 700,
+        Relation::Pxb => 800,
+        Relation::Phb => 1000,
+        Relation::Node => 1100,
+        Relation::Sys => 1500,
+    }
+}
+
+/// What hangs together, in order; where labels contradict one another, the nearer one counts.
+fn components(world: WorldSize, near: impl Fn(Rank, Rank) -> bool) -> Vec<Vec<Rank>> {
+    let mut found: Vec<Vec<Rank>> = Vec::new();
+    for start in world.ranks() {
+        if found.iter().any(|component| component.contains(&start)) {
+            continue;
+        }
+        let mut component = vec![start];
+        let mut next = 0;
+        while let Some(&one) = component.get(next) {
+            next += 1;
+            let new: Vec<Rank> = world
+                .ranks()
+                .filter(|other| !component.contains(other) && near(one, *other))
+                .collect();
+            component.extend(new);
+        }
+        component.sort_unstable();
+        found.push(component);
+    }
+    found
+}

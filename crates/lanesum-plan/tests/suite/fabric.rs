@@ -1,0 +1,223 @@
+//! What lies between GPUs follows from how they lie to each other, and decides what a plan takes.
+
+use lanesum_plan::*;
+use proptest::prelude::*;
+
+use crate::device::{compiled, gpus};
+use crate::world;
+
+/// Relations by what two ranks have in common: the first level on which their numbers agree.
+fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
+    let relation = |one: usize, other: usize| {
+        let common = levels.iter().find(|(group, _)| group(one) == group(other));
+        (one != other).then(|| common.map_or(Relation::Sys, |(_, relation)| *relation))
+    };
+    Links {
+        relations: (0..ranks)
+            .map(|one| (0..ranks).map(|other| relation(one, other)).collect())
+            .collect(),
+        pcie: vec![],
+    }
+}
+
+fn islands(links: &Links, ranks: usize) -> Vec<Vec<usize>> {
+    let fabric = Fabric::of(links, world(ranks)).unwrap();
+    let numbers = |island: Vec<Rank>| island.into_iter().map(Rank::index).collect();
+    fabric.islands().into_iter().map(numbers).collect()
+}
+
+#[test]
+fn islands_are_those_of_the_switches() {
+    let by = |sizes: &'static [usize]| {
+        move |rank: usize| {
+            let mut end = 0;
+            sizes
+                .iter()
+                .take_while(|size| {
+                    end += **size;
+                    end <= rank
+                })
+                .count()
+        }
+    };
+    let of = |ranks, sizes: &'static [usize]| islands(&tree(ranks, &[(&by(sizes), Relation::Pix)]), ranks);
+    assert_eq!(of(8, &[4, 4]), [vec![0, 1, 2, 3], vec![4, 5, 6, 7]]);
+    assert_eq!(of(8, &[2, 6]), [vec![0, 1], vec![2, 3, 4, 5, 6, 7]]);
+    assert_eq!(of(8, &[6, 2]), [vec![0, 1, 2, 3, 4, 5], vec![6, 7]]);
+    assert_eq!(of(5, &[1, 4]), [vec![0], vec![1, 2, 3, 4]]);
+    assert_eq!(of(8, &[2, 2, 2, 2]), [vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]]);
+    // All alike, as in a virtual machine.
+    assert_eq!(islands(&tree(4, &[]), 4), [vec![0, 1, 2, 3]]);
+}
+
+#[test]
+fn three_levels_of_switches_nest() {
+    let links = tree(
+        8,
+        &[
+            (&|rank| rank / 2, Relation::Pix),
+            (&|rank| rank / 4, Relation::Pxb),
+            (&|_| 0, Relation::Node),
+        ],
+    );
+    let fabric = Fabric::of(&links, world(8)).unwrap();
+    let sizes: Vec<_> = fabric
+        .groups()
+        .iter()
+        .map(|group| (group.within, group.ranks.len()))
+        .collect();
+    let two = (Relation::Pix, 2);
+    let four = (Relation::Pxb, 4);
+    assert_eq!(sizes, [two, two, two, two, four, four, (Relation::Node, 8)]);
+    assert_eq!(islands(&links, 8).len(), 4);
+    assert_eq!(fabric.crowd(), 4);
+    // 4 below one link, 4 beyond it.
+    let four = (0..4).map(|rank| Rank::new(rank).unwrap()).collect();
+    assert_eq!(fabric.busiest().link, BusiestLink::Uplink(four));
+    assert_eq!(fabric.busiest().pairs, 16);
+}
+
+#[test]
+fn a_shared_uplink_is_what_ends_last() {
+    let apart = tree(8, &[(&|_| 0, Relation::Phb)]);
+    let switches = tree(8, &[(&|rank| rank / 4, Relation::Pix), (&|_| 0, Relation::Node)]);
+    let busiest = |links: &Links| Fabric::of(links, world(8)).unwrap().busiest().clone();
+    assert!(matches!(busiest(&apart).link, BusiestLink::Gpu(_)));
+    assert_eq!(busiest(&apart).pairs, 7);
+    assert!(matches!(busiest(&switches).link, BusiestLink::Uplink(_)));
+    assert_eq!(busiest(&switches).pairs, 16);
+}
+
+#[test]
+fn a_slower_slot_holds_all_up() {
+    let mut links = tree(4, &[(&|_| 0, Relation::Phb)]);
+    let whole = Some(PcieLink {
+        generation: 5,
+        width: 16,
+    });
+    links.pcie = vec![
+        whole,
+        whole,
+        Some(PcieLink {
+            generation: 4,
+            width: 4,
+        }),
+        whole,
+    ];
+    let busiest = Fabric::of(&links, world(4)).unwrap().busiest().clone();
+    assert_eq!(busiest.link, BusiestLink::Gpu(Rank::new(2).unwrap()));
+}
+
+#[test]
+fn what_is_unknown_makes_no_fabric() {
+    let mut links = tree(4, &[(&|_| 0, Relation::Phb)]);
+    links.relations[1][2] = None;
+    assert_eq!(Fabric::of(&links, world(4)), None);
+    assert_eq!(Fabric::of(&Links::default(), world(4)), None);
+    assert_eq!(Fabric::of(&links, world(1)), None);
+}
+
+fn plan_over(links: Links, ranks: usize) -> Plan {
+    let gpus = Gpus {
+        links,
+        ..gpus(ranks, ranks)
+    };
+    compiled(ranks, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap()
+}
+
+fn two_shots_from(plan: &Plan) -> u64 {
+    let request = Request {
+        operation: Operation::Sum,
+        dtype: Dtype::Bf16,
+        elements: Elements::new(1),
+        buffers: Buffers::Device,
+        label: None,
+    };
+    2 * plan.explain(&request).two_shots_from.unwrap().get()
+}
+
+/// Bytes weigh more there, so what moves fewer of them begins sooner; and 42 KiB of eight ranks want it anywhere.
+#[test]
+fn two_shots_begin_sooner_behind_a_shared_uplink() {
+    let one_switch = two_shots_from(&plan_over(tree(8, &[(&|_| 0, Relation::Pix)]), 8));
+    let roots = two_shots_from(&plan_over(tree(8, &[(&|_| 0, Relation::Phb)]), 8));
+    let switches = two_shots_from(&plan_over(
+        tree(8, &[(&|rank| rank / 4, Relation::Pix), (&|_| 0, Relation::Phb)]),
+        8,
+    ));
+    assert!(one_switch < roots, "{one_switch} {roots}");
+    assert!(switches < roots, "{switches} {roots}");
+    assert!(roots < 43_008);
+}
+
+#[test]
+fn what_is_assumed_is_planned_and_said() {
+    let mut gpus = gpus(4, 4);
+    for verdict in gpus
+        .peers
+        .iter_mut()
+        .flatten()
+        .filter(|verdict| **verdict == PeerVerdict::Proven)
+    {
+        *verdict = PeerVerdict::Assumed;
+    }
+    let text = serde_json::to_string(&gpus).unwrap();
+    let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
+    let request = Request {
+        operation: Operation::Sum,
+        dtype: Dtype::Bf16,
+        elements: Elements::new(21_504),
+        buffers: Buffers::Device,
+        label: None,
+    };
+    let explanation = plan.explain(&request);
+    assert_eq!(explanation.path, Path::Peer);
+    let access = explanation
+        .gates
+        .iter()
+        .find(|finding| finding.gate == Gate::PeerAccess)
+        .unwrap();
+    assert_eq!(access.answer, Answer::Unknown);
+    assert!(access.evidence.contains("supposed"), "{}", access.evidence);
+    // No rank can tell another that it assumes so.
+    assert!(serde_json::from_str::<Gpus>(&text).is_err());
+}
+
+fn relation() -> impl Strategy<Value = Option<Relation>> {
+    prop_oneof![
+        (1..=18_u8).prop_map(|bonds| Some(Relation::Nvlink(bonds))),
+        proptest::sample::select(&Relation::PCIE[..]).prop_map(Some),
+        proptest::sample::select(&Relation::PCIE[..]).prop_map(Some),
+        proptest::sample::select(&Relation::PCIE[..]).prop_map(Some),
+        Just(None),
+    ]
+}
+
+proptest! {
+    /// Also of labels that contradict one another, or of which some are missing: exactly one algorithm runs a request.
+    #[test]
+    fn any_labels_make_a_plan(
+        ranks in 2..=8_usize,
+        relations in proptest::collection::vec(relation(), 64),
+        bytes in 1..(64_u64 << 20),
+    ) {
+        let links = Links {
+            relations: (0..ranks).map(|one| (0..ranks).map(|other| relations[one * 8 + other]).collect()).collect(),
+            pcie: vec![],
+        };
+        let plan = plan_over(links, ranks);
+        let request = Request { operation: Operation::Sum, dtype: Dtype::Bf16, elements: Elements::new(bytes / 2), buffers: Buffers::Device, label: None };
+        let explanation = plan.explain(&request);
+        let chosen = explanation.candidates.iter().filter(|candidate| candidate.verdict == Verdict::Chosen).count();
+        prop_assert_eq!(chosen, 1);
+        prop_assert!(bytes < 2 || explanation.predicted_us.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn relations_are_read_as_they_are_written(bonds in 1..=255_u8) {
+        for relation in Relation::PCIE.into_iter().chain([Relation::Nvlink(bonds)]) {
+            prop_assert_eq!(relation.to_string().parse::<Relation>().unwrap(), relation);
+        }
+        prop_assert!("NV0".parse::<Relation>().is_err() && "X".parse::<Relation>().is_err());
+    }
+}
