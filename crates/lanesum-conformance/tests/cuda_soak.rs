@@ -9,6 +9,8 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::num::NonZeroU32;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     }
     harness::main(harness::tests![
         many_calls_of_two_ranks,
+        a_number_of_calls_that_is_none_is_refused,
         halves_are_swept,
         tags_wrap,
         headers_wrap,
@@ -70,7 +73,7 @@ impl Drop for Ranks {
     }
 }
 
-/// So many calls, or as many as the machine makes in that time.
+/// So many calls; the stand-in makes fewer where that time ends before.
 fn calls(choice: Choice, world: usize, first_epoch: u64, calls: usize, seconds: u64) {
     let start = Instant::now();
     let path = paths::chosen();
@@ -114,9 +117,37 @@ fn of(stand_in: usize, real: usize) -> usize {
 
 const CHOICES: [Choice; 2] = [Choice::OneShotPush, Choice::TwoShotPush];
 
+/// How many calls `many_calls_of_two_ranks` makes on one communicator, if it is set.
+const CALLS: &str = "LANESUM_SOAK_CALLS";
+
+/// What the variable says, or the usual number.
+fn number_of_calls(value: Option<&OsStr>) -> Result<usize, String> {
+    let Some(value) = value else {
+        return Ok(of(16_000, 1_000_000));
+    };
+    let number = value.to_str().and_then(|value| value.parse::<NonZeroU32>().ok());
+    let number = number.ok_or_else(|| format!("{CALLS} is {value:?}, and not a number from 1 to {}", u32::MAX))?;
+    Ok(number.get() as usize)
+}
+
+/// One communicator's run with each algorithm.
 fn many_calls_of_two_ranks() {
+    let number = number_of_calls(std::env::var_os(CALLS).as_deref()).unwrap_or_else(|why| panic!("{why}"));
+    // A GPU takes some 20 us for a call and its judging.
+    let seconds = of(10, 60 + number * 180 / 1_000_000);
     for choice in CHOICES {
-        calls(choice, 2, 1, of(16_000, 500_000), of(10, 200) as u64);
+        calls(choice, 2, 1, number, seconds as u64);
+    }
+}
+
+fn a_number_of_calls_that_is_none_is_refused() {
+    assert_eq!(number_of_calls(Some("2500000".as_ref())), Ok(2_500_000));
+    for value in ["", "0", "-1", "many", "1e6", "4294967296"] {
+        let why = number_of_calls(Some(value.as_ref())).unwrap_err();
+        assert_eq!(
+            why,
+            format!("{CALLS} is {value:?}, and not a number from 1 to 4294967295")
+        );
     }
 }
 

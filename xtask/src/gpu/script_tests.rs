@@ -12,6 +12,12 @@ const TESTS: &str = r#"mps=no; [ -e "$CUDA_MPS_PIPE_DIRECTORY/on" ] && mps=yes
 echo "${0##*/} $* mps=$mps $LANESUM_TEST_DRIVER" >>"$CALLS"
 printf 'test a ... ok (0.01 s)\n\ntest result: ok. 2 passed; 0 failed\n\n'"#;
 
+/// What a soak says of its runs, the first behind the name of its test.
+const SAYS_RUNS: &str = r#"printf 'test many ... '
+echo '[OneShotPush, path peer, 2 ranks from epoch 0x1: 1000059 calls, 1300000 exchanges of the first lane, 20.5 us each]'
+echo '[Auto, path "p", 3 ranks from epoch 0xffffd8: 5004 calls, 6000 exchanges of the first lane, 31.0 us each]'
+"#;
+
 /// A machine of stubs: a folder of programs that are found first, and a pack.
 struct Machine {
     root: PathBuf,
@@ -37,15 +43,10 @@ impl Machine {
             read -r word; [ "$word" != quit ] || { echo quit >>"$CALLS"; rm "$CUDA_MPS_PIPE_DIRECTORY/on"; }"#,
         );
         machine.program("bin/compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'");
-        for name in [
-            "cuda_conformance",
-            "cuda_faults",
-            "cuda_graphs",
-            "cuda_life",
-            "cuda_soak",
-        ] {
+        for name in ["cuda_conformance", "cuda_faults", "cuda_graphs", "cuda_life"] {
             machine.program(&format!("pack/{name}"), TESTS);
         }
+        machine.program("pack/cuda_soak", &format!("{SAYS_RUNS}{TESTS}"));
         machine.program(
             "pack/lanesum",
             r#"[ "$1" = bench ] && { printf '{"kind":"row","words":"%s","stand_in":false}\n' "$*" "again"; exit; }
@@ -184,6 +185,19 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
         words,
         "verify-cycle --engine cuda --ranks 8 --path host_staged --graph --json"
     );
+    let runs = record["steps"][5]["results"]["runs"].as_array().expect("runs");
+    let made = [
+        "1000059 calls, 1300000 exchanges",
+        r#"path "p", 3 ranks from epoch 0xffffd8: 5004 calls"#,
+    ];
+    assert_eq!(runs.len(), made.len());
+    for (run, made) in runs.iter().zip(made) {
+        let run = run.as_str().expect("words");
+        assert!(
+            run.starts_with('[') && run.contains(made) && run.ends_with(" us each]"),
+            "{run}"
+        );
+    }
     let lines = record["steps"][7]["results"]["lines"].as_array().expect("lines");
     assert_eq!((lines.len(), &lines[1]["words"]), (2, &"again".into()));
     let words = lines[0]["words"].as_str().expect("words");
@@ -241,6 +255,21 @@ fn what_a_bench_has_measured_is_kept_when_it_fails() {
     );
     machine.program("pack/lanesum", "echo nothing");
     assert_eq!(machine.run(&["--no-mps"], &["bench"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_soak_that_says_no_counts_fails_and_one_that_fails_keeps_its_counts() {
+    let machine = Machine::new("soak");
+    machine.program("pack/cuda_soak", TESTS);
+    assert_eq!(machine.run(&["--no-mps"], &["soak"]).status.code(), Some(1));
+    assert_eq!(run_of(&machine.out()).failed(), ["soak"]);
+    fs::remove_dir_all(machine.out()).expect("results");
+    machine.program("pack/cuda_soak", &format!("{SAYS_RUNS}kill -SEGV $$"));
+    assert_eq!(machine.run(&["--no-mps"], &["soak"]).status.code(), Some(1));
+    let run = run_of(&machine.out());
+    assert_eq!(run.failed(), ["soak"]);
+    let record: serde_json::Value = serde_json::from_str(&run.record().expect("a record").json()).expect("JSON");
+    assert_eq!(record["steps"][1]["results"]["runs"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
