@@ -179,6 +179,9 @@ LANESUM_DEVICE u32 gather(const Launch& launch, u64 epoch, u32 offset, Pair (&pa
 template <int W>
 LANESUM_DEVICE bool agree(const Pair& ours, const Pair (&pairs)[W]) {
     u32 difference = 0;
+#ifdef LANESUM_MUTANT_UNCOMPARED_HEADER
+    return true;
+#endif
     LANESUM_UNROLL
     for (int leaf = 0; leaf < W; ++leaf) {
         difference |= static_cast<u32>(pairs[leaf].first) ^ static_cast<u32>(ours.first);
@@ -293,6 +296,9 @@ LANESUM_DEVICE void leave(const Launch& launch, u64 word, u64 exchanges, bool we
     u64* const lane = &launch.local->lanes[block_index()].word;
     if constexpr ((G & GUARD_STATE) == 0) return add(lane, exchanges);
     if LANESUM_RARE (launch.ticket != 0) tell_host(launch, (word & LANE_EPOCH) + exchanges - 1, well);
+#ifdef LANESUM_MUTANT_STALE_EPOCH
+    exchanges &= ~1ull;
+#endif
     add(lane, exchanges - LANE_RUNNING);
 }
 
@@ -377,6 +383,10 @@ LANESUM_DEVICE void settle(const Launch& launch, u64 word, u32 trouble) {
     // All threads have read all that they wait for: the next header may be sent.
     const bool well = !barrier_any(trouble != 0);
     if LANESUM_RARE (!well || launch.ticket != 0) return conclude<W, D, G>(launch, word, trouble, well);
+#ifdef LANESUM_MUTANT_STALE_EPOCH
+    if (thread_index() == 0) leave<G>(launch, word, 1, true);
+    return;
+#endif
     if (thread_index() == 0) add(&launch.local->lanes[block_index()].word, (G & GUARD_STATE) != 0 ? 1 - LANE_RUNNING : 1);
 }
 

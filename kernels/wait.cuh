@@ -57,6 +57,7 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending, u
         trouble.kind = POISONED;
         return trouble;
     }
+#ifndef LANESUM_MUTANT_UNCOMPARED_HEADER
     // A peer in another call spoils this one, whoever is waited for.
     for (u32 leaf = 0; leaf < W; ++leaf) {
         const Header header = load_header(launch, wait.epoch, leaf);
@@ -66,6 +67,7 @@ LANESUM_COLD Trouble look_around(const Launch& launch, Wait wait, u32 pending, u
             return trouble;
         }
     }
+#endif
     const u32 ranks = ranks_of<W>(launch, pending);
     for (u32 peer = 0; peer < W; ++peer) {
         const Record* const alert = &own_inbox(launch)->alerts[peer];

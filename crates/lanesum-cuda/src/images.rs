@@ -1,7 +1,7 @@
 //! The kernels' images, one for each world size and target. Written by `cargo xtask kernels`; do not edit.
 //!
 //! Made by nvidia-cuda-nvrtc-cu12 12.1.105, nvidia-cuda-nvcc 13.5.37, with options and from sources (`kernels/`) of sha256
-//! `9aee1e284957939f9223b69c43bc348d2b298f7e97622ec5b074e5bbe54d9de6`.
+//! `ce3fa895179c8105ad7e88df0fe869456d5f3f7fe6f6ed5cdc9b877e6dd9ee5d`.
 
 /// One image, packed as an LZMA stream.
 pub(crate) struct Image {

@@ -1,12 +1,17 @@
-// The protocol of the pushes under ThreadSanitizer: `protocol CALLS THREADS DEADLINE_MS`.
+// The protocol of the pushes under ThreadSanitizer: `protocol SCENE CALLS THREADS DEADLINE_MS`.
 //
 // Ranks are groups of OS threads that make the same calls one after the other, as a stream does: all threads of a rank meet
 // between two calls, and ranks meet nowhere but in the kernel. Tags have few bits and sweeps are frequent, so both wrap many
-// times. Ends with 0 if every sum was right; 2 if one was wrong; 3 if a rank gave up waiting; a data race ends the process
-// as ThreadSanitizer is told to.
+// times. Ends with 0 if every sum was right; 2 if one was wrong; 3 if a rank gave up waiting; 4 if the headers of ranks differed; a
+// data race ends the process as ThreadSanitizer is told to.
+//
+//   mixed       eager calls of many lengths, by all algorithms
+//   replays     a graph of one call, replayed many times in a row, and then another: nothing but the input differs between two replays
+//   reordered   four such graphs in turn; in the second half rank 0 replays the two of each algorithm the other way round
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -30,11 +35,16 @@ const u64 BULK = 2 * LANES * (LANESUM_LINE_BYTES + W * BULK_LANE_BYTES) / 8;
 // Elements of a call, some exchanges for each lane; a frame has three.
 const u32 MOST = 160;
 
-const int WRONG = 2, LATE = 3;
+const int WRONG = 2, LATE = 3, DIFFERENT = 4;
 
-// Elements of a call, the same on all ranks. In turn: a full exchange and then calls of one or no element until tags have
+enum class Scene { MIXED, REPLAYS, REORDERED };
+
+// So few that a block of two threads does with one exchange, and both lanes have some.
+const u64 REPLAYED = 6;
+
+// Elements of a call that is mixed with others, the same on all ranks. In turn: a full exchange and then calls of one or no element until tags have
 // come round, so that an unswept word would be taken for new; and sizes that need several exchanges and leave lanes empty.
-u64 elements_of(u64 call) {
+u64 mixed_elements(u64 call) {
     const u64 period = 1ull << LANESUM_TAG_BITS;
     if (call / (4 * period) % 2 == 0) return call % period == 0 ? LANES * CAPACITY * 3 : call % 3 == 0;
     return call * 2654435761ull % MOST;
@@ -58,13 +68,24 @@ struct Rank {
 };
 
 struct Job {
+    Scene scene;
     u64 calls;
     u32 threads;
     std::vector<Rank> ranks{W};
+
+    u64 elements_of(u64 call) const { return scene == Scene::MIXED ? mixed_elements(call) : REPLAYED; }
+
+    // The call that a rank makes in the place of one.
+    u64 made_by(u32 number, u64 call) const {
+        return scene == Scene::REORDERED && number == 0 && call >= calls / 2 ? call ^ 1 : call;
+    }
+
+    // The graph that a call is a replay of: the first two are of one shot, the others of two.
+    u32 graph_of(u64 call) const { return scene == Scene::REORDERED ? call % 4 : call / 64 % 2 * 2; }
 };
 
-void fill(Rank& rank, u32 number, u64 call) {
-    for (u64 index = 0; index < elements_of(call); ++index) {
+void fill(const Job& job, Rank& rank, u32 number, u64 call) {
+    for (u64 index = 0; index < job.elements_of(call); ++index) {
         const float element = value(call, number, index);
         __builtin_memcpy(&rank.buffer[rank.offset + index * 4], &element, 4);
     }
@@ -75,9 +96,12 @@ void fill(Rank& rank, u32 number, u64 call) {
     std::_Exit(code);
 }
 
-void check(Rank& rank, u32 number, u64 call) {
-    if (rank.mapped->record.state != EMPTY) end(LATE, "gave up", number, call);
-    for (u64 index = 0; index < elements_of(call); ++index) {
+void check(const Job& job, Rank& rank, u32 number, u64 call) {
+    if (rank.mapped->record.state != EMPTY) {
+        if (rank.mapped->record.kind == KIND_MISMATCH) end(DIFFERENT, "another header", number, call);
+        end(LATE, "gave up", number, call);
+    }
+    for (u64 index = 0; index < job.elements_of(call); ++index) {
         float got, wanted = 0;
         __builtin_memcpy(&got, &rank.buffer[rank.offset + index * 4], 4);
         for (u32 peer = 0; peer < W; ++peer) wanted += value(call, peer, index);
@@ -89,7 +113,7 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     Rank& rank = job.ranks[number];
     Launch launch = {};
     launch.input = launch.output = rank.buffer.data() + rank.offset;
-    launch.elements = elements_of(call);
+    launch.elements = job.elements_of(call);
     launch.frames = (launch.elements + 2) / 3;
     launch.share = static_cast<u32>((launch.frames + LANES - 1) / LANES);
     const u64 before_last = static_cast<u64>(launch.share) * (LANES - 1);
@@ -121,6 +145,14 @@ Launch launch_of(Job& job, u32 number, u64 call) {
     return launch;
 }
 
+// The same as a node of a graph: what is in the launch is what every replay says.
+Launch replayed(Job& job, u32 number, u64 call) {
+    Launch launch = launch_of(job, number, call);
+    launch.ticket = 0;
+    launch.digest = job.graph_of(call);
+    return launch;
+}
+
 // The same as chunks.
 Launch chunked(Job& job, u32 number, u64 call) {
     Launch launch = launch_of(job, number, call);
@@ -142,16 +174,20 @@ Launch chunked(Job& job, u32 number, u64 call) {
     return launch;
 }
 
+void push_frames(const Launch& launch, bool two_shots) {
+    if (two_shots) return run<TwoShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+    run<OneShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+}
+
 void run_call(Job& job, u32 number, u64 call) {
+    if (job.scene != Scene::MIXED) return push_frames(replayed(job, number, call), job.graph_of(call) >= 2);
     const u64 chance = call * 2246822519ull >> 7;
     // Chunks take a thread for each role.
     if (job.threads >= 8 && (chance >> 1 & 1) != 0) {
         if (chance & 1) return run_chunks<Chunks<W, true>, W>(chunked(job, number, call));
         return run_chunks<Chunks<W, false>, W>(chunked(job, number, call));
     }
-    const Launch launch = launch_of(job, number, call);
-    if (chance & 1) return run<TwoShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
-    run<OneShotPush<W, F32, SUM, GUARD_ALL>, W, F32, GUARD_ALL>(launch);
+    push_frames(launch_of(job, number, call), (chance & 1) != 0);
 }
 
 // A thread of a block of a rank, for all calls.
@@ -159,14 +195,15 @@ void run_thread(Job& job, u32 number, u32 block, u32 thread) {
     Rank& rank = job.ranks[number];
     here = {thread, job.threads, block, LANES, &rank.blocks[block], 0, (number * LANES + block) * job.threads + thread, {}, 0, false};
     const bool first = block == 0 && thread == 0;
-    for (u64 call = 0; call < job.calls; ++call) {
-        if (first) fill(rank, number, call);
+    for (u64 turn = 0; turn < job.calls; ++turn) {
+        const u64 call = job.made_by(number, turn);
+        if (first) fill(job, rank, number, call);
         pthread_barrier_wait(&rank.between);
         run_call(job, number, call);
         // The end of a kernel.
         fence_system();
         pthread_barrier_wait(&rank.between);
-        if (first) check(rank, number, call);
+        if (first) check(job, rank, number, call);
     }
 }
 
@@ -185,14 +222,22 @@ void set_up(Job& job, u64 deadline_ms) {
     }
 }
 
+Scene scene_of(const std::string& word) {
+    if (word == "replays") return Scene::REPLAYS;
+    if (word == "reordered") return Scene::REORDERED;
+    if (word != "mixed") std::_Exit(1);
+    return Scene::MIXED;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 4) return 1;
+    if (count != 5) return 1;
     Job job;
-    job.calls = std::strtoull(arguments[1], nullptr, 10);
-    job.threads = static_cast<u32>(std::strtoul(arguments[2], nullptr, 10));
-    set_up(job, std::strtoull(arguments[3], nullptr, 10));
+    job.scene = scene_of(arguments[1]);
+    job.calls = std::strtoull(arguments[2], nullptr, 10);
+    job.threads = static_cast<u32>(std::strtoul(arguments[3], nullptr, 10));
+    set_up(job, std::strtoull(arguments[4], nullptr, 10));
     std::vector<std::thread> threads;
     for (u32 number = 0; number < W; ++number) {
         for (u32 block = 0; block < LANES; ++block) {
