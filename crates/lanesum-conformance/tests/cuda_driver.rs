@@ -12,8 +12,9 @@
 mod common;
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use common::joiner::{self, JOIN, Job, REPLAYS, Short, Told};
 use common::{driver, harness};
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         a_rank_alone_survives_each_call_that_fails_once,
         two_ranks_survive_each_call_of_one_that_fails_once,
         a_kernel_that_fails_is_told_on_all_ranks,
+        a_profiler_hears_of_each_call,
     ])
 }
 
@@ -649,4 +651,48 @@ fn a_kernel_that_fails_is_told_on_all_ranks() {
             assert_eq!(told[0].joined, told[1].joined, "{scene}");
         }
     }
+}
+
+/// A library of NVIDIA's tools by one of its names, or one that lacks a function.
+fn tools(folder: &std::path::Path, name: &str, options: &[&str]) {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut compile = Command::new(compiler);
+    compile
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(folder.join(name))
+        .args(options);
+    compile.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/nvtx.cpp"));
+    assert!(compile.status().unwrap().success(), "{compile:?}");
+}
+
+/// What the libraries in this folder hear of two ranks' calls, which go well in any case.
+fn heard(machines: &Machines, folder: &std::path::Path) -> [String; 2] {
+    let [(variable, driver), config] = machines.write(&Config::new()).environment();
+    let path = [folder.as_os_str(), &driver].join(OsStr::new(":"));
+    let files = [folder.join("heard-0"), folder.join("heard-1")];
+    let ranks = [0, 1].map(|rank| {
+        let file = ("NVTX_HEARD", files[rank].clone().into());
+        let environment = [(variable, path.clone()), config.clone(), file];
+        joiner::start_with(&machines.job(rank, 2), environment)
+    });
+    ranks.into_iter().for_each(|rank| went_well(&rank.end("ranges")));
+    files.map(|file| std::fs::read_to_string(file).unwrap_or_default())
+}
+
+/// A range where a call is enqueued or recorded, around nothing else, and none in replays; a library that is missing or not whole is
+/// as good as none.
+fn a_profiler_hears_of_each_call() {
+    let machines = Machines::new("ranges");
+    let folder = machines.folder();
+    assert_eq!(heard(&machines, &folder), ["", ""]);
+    tools(&folder, "libnvtx3interop.so.1", &["-DWITHOUT_POP"]);
+    assert_eq!(heard(&machines, &folder), ["", ""]);
+    tools(&folder, "libnvToolsExt.so.1", &[]);
+    let range = "push lanesum all_reduce one_shot_push f32 sum\npop\n";
+    let calls = machines.job(0, 2).calls + 1;
+    let all = [range.repeat(calls), range.repeat(calls)];
+    assert_eq!(heard(&machines, &folder), all);
+    let folder = machines.folder();
+    tools(&folder, "libnvtx3interop.so.1", &[]);
+    assert_eq!(heard(&machines, &folder), all);
 }

@@ -1,6 +1,8 @@
-//! Ranges for NVIDIA's profilers, if their library is there: each call's enqueue has one, named after what runs.
+//! Ranges for NVIDIA's profilers, if a library of theirs is there: each call's enqueue has one, named after what runs. So a captured
+//! call has one where it is recorded, and none in replays, of which the host knows nothing.
 //!
-//! Where it is not, a range costs one look at a word that never changes.
+//! Where no library is, a range costs one look at a word that never changes. NVTX 3 is otherwise a header that looks for the profiler
+//! itself (`NVTX_INJECTION64_PATH`); what it does is not done again here, so a profiler is heard of through one of the libraries only.
 
 use core::ffi::{c_char, c_int};
 use core::marker::PhantomData;
@@ -9,7 +11,8 @@ use std::sync::OnceLock;
 
 use lanesum_plan::{AlgorithmName, Dtype, Operation};
 
-const LIBRARY: &str = "libnvToolsExt.so.1";
+/// The first that is there and whole: CUDA 13's, which is NVTX 3 for languages that do not read its headers, and that of CUDA up to 12.
+const LIBRARIES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
 
 struct Tools {
     push: unsafe extern "C" fn(*const c_char) -> c_int,
@@ -31,7 +34,7 @@ pub struct Range {
     thread: PhantomData<*mut ()>,
 }
 
-/// Begins the range of a call, if `load` has found the library.
+/// Begins the range of a call, if `load` has found a library.
 #[inline]
 pub fn range(algorithm: AlgorithmName, dtype: Dtype, operation: Operation) -> Range {
     let pushed = match TOOLS.get() {
@@ -44,15 +47,15 @@ pub fn range(algorithm: AlgorithmName, dtype: Dtype, operation: Operation) -> Ra
     }
 }
 
-/// Looks for the library, once in a process: no call ever does.
+/// Looks for a library, once in a process: no call ever does.
 pub(crate) fn load() {
-    TOOLS.get_or_init(Tools::load);
+    TOOLS.get_or_init(|| LIBRARIES.into_iter().find_map(Tools::load));
 }
 
 impl Tools {
-    fn load() -> Option<Self> {
+    fn load(name: &str) -> Option<Self> {
         // SAFETY: the library's initialisers are those of NVIDIA's tools, made to be run by any program.
-        let library = unsafe { libloading::Library::new(LIBRARY) }.ok()?;
+        let library = unsafe { libloading::Library::new(name) }.ok()?;
         let push = {
             // SAFETY: the signature is that of the tools' header.
             let symbol = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> c_int>(b"nvtxRangePushA\0") };
@@ -130,7 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn without_the_library_a_range_is_nothing() {
+    fn without_a_library_a_range_is_nothing() {
+        assert!(Tools::load("libno-such-tools.so.1").is_none());
         let range = range(AlgorithmName::OneShotPush, Dtype::Bf16, Operation::Sum);
         assert!(!range.pushed || TOOLS.get().is_some_and(Option::is_some));
     }

@@ -1,6 +1,7 @@
 //! A process that joins, makes a few calls, leaves, and says how far it came: for machines whose driver fails in some way.
 #![allow(unsafe_code, reason = "launches a graph")]
 
+use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -247,23 +248,20 @@ impl Drop for Joiner {
 
 /// The test's side.
 pub fn start(job: &Job, machine: &StandIn) -> Joiner {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg(JOIN).arg(serde_json::to_string(job).unwrap());
-    machine.apply(&mut command);
-    Joiner(command.stdout(Stdio::piped()).spawn().unwrap())
+    start_with(job, machine.environment())
 }
 
 /// A process that finds `libcuda.so.1` in this folder, or not.
 pub fn start_beside(job: &Job, folder: &std::path::Path) -> Joiner {
+    start_with(job, [("LD_LIBRARY_PATH", folder.as_os_str().to_owned())])
+}
+
+/// A process with this in its environment.
+pub fn start_with(job: &Job, environment: impl IntoIterator<Item = (&'static str, OsString)>) -> Joiner {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg(JOIN).arg(serde_json::to_string(job).unwrap());
-    Joiner(
-        command
-            .env("LD_LIBRARY_PATH", folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    )
+    command.envs(environment);
+    Joiner(command.stdout(Stdio::piped()).spawn().unwrap())
 }
 
 impl Joiner {
