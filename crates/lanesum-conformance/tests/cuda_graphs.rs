@@ -38,6 +38,7 @@ const SCENES: &[Scene] = scenes![
     graph_faults::a_replay_against_an_eager_call_is_found,
     graph_faults::two_replays_at_once_are_found,
     graph_faults::replays_that_race_are_never_wrong,
+    graph_faults::executables_of_one_graph_are_never_silently_wrong,
     graph_faults::a_replay_beside_an_eager_call_is_found,
     graph_faults::a_rank_that_leaves_is_named_in_graphs,
     graph_faults::a_rank_is_killed,
@@ -72,6 +73,7 @@ plays! {
     a_replay_against_an_eager_call_is_found of [2];
     two_replays_at_once_are_found of [2, 3];
     replays_that_race_are_never_wrong of [2];
+    executables_of_one_graph_are_never_silently_wrong of [2, 3];
     a_replay_beside_an_eager_call_is_found of [2, 3];
     a_rank_that_leaves_is_named_in_graphs of [3];
 }
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         a_replay_against_an_eager_call_is_found,
         two_replays_at_once_are_found,
         replays_that_race_are_never_wrong,
+        executables_of_one_graph_are_never_silently_wrong,
         a_replay_beside_an_eager_call_is_found,
         a_rank_that_leaves_is_named_in_graphs,
         kill_a_rank_whose_peers_replay,

@@ -11,6 +11,7 @@ use super::driver;
 use super::graph_scenes::CHOICES;
 use super::graphs::{Hall, Part, Seen, Song, fault_of, with_stream};
 use super::life_scenes::{LONG, Place, SHORT, stream_of};
+use super::twins::Twins;
 
 /// As many calls as a step of decoding makes.
 const STEP: usize = 122;
@@ -412,6 +413,39 @@ pub fn replays_that_race_are_never_wrong(place: &Place) {
             .collect();
         met_or_not(&communicator, &seen, false);
         hall.meet();
+    }
+}
+
+/// Two executables of one captured graph on two streams of each rank, in any order: nothing in their headers tells them apart. Their
+/// buffers are the same, so either both have left the sum or it is a fault; inputs change from turn to turn, so that what an earlier
+/// one has left somewhere would be seen.
+pub fn executables_of_one_graph_are_never_silently_wrong(place: &Place) {
+    let rounds = if driver::is_real() { 40 } else { 12 };
+    for round in 0..rounds {
+        let (hall, communicator, stream) = opened(place, &round.to_string(), CHOICES[round % 3]);
+        communicator.set_deadline(Duration::from_secs(3)).unwrap();
+        let other = stream_of(&communicator);
+        let lengths = [&[700][..], &[6000, 9], &[2], &[30_000]][round / 3 % 4];
+        let mut parts: Vec<Part> = lengths
+            .iter()
+            .map(|elements| Part::new(&communicator, *elements))
+            .collect();
+        let twins = Twins::capture(&communicator, &stream, &mut parts);
+        for turn in 0..6 {
+            parts.iter_mut().for_each(|part| part.fill(place.rank, turn, &stream));
+            stream.synchronize(LONG).unwrap();
+            hall.meet();
+            let first = (turn + place.rank) % 2;
+            twins.launch(first, &stream);
+            // Ever shorter, so that the first ones of a round come one after the other and later ones meet.
+            std::thread::sleep(Duration::from_micros(20_000 >> (3 * turn + round % 3 * place.rank)));
+            twins.launch(1 - first, &other);
+            stream.synchronize(LONG).unwrap();
+            other.synchronize(LONG).unwrap();
+            let seen = parts.iter_mut().map(|part| part.seen(place.world, turn, &stream));
+            met_or_not(&communicator, &seen.collect::<Vec<_>>(), false);
+            hall.meet();
+        }
     }
 }
 

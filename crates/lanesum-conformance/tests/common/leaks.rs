@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-fn library() -> libloading::Library {
+pub fn library() -> libloading::Library {
     // SAFETY: the library is loaded already, by the library under test.
     unsafe { libloading::Library::new("libcuda.so.1") }.unwrap()
 }
@@ -19,10 +19,10 @@ pub fn stand_in() -> [u64; 4] {
     counts
 }
 
-/// Bytes that are free on the first device, whoever took the others.
-pub fn free_device_memory() -> u64 {
+/// Makes a device's primary context this thread's, and keeps it until the process ends.
+pub fn make_current(ordinal: usize) {
     let library = library();
-    let (mut free, mut total, mut context) = (0_usize, 0_usize, std::ptr::null_mut());
+    let (device, mut context) = (c_int::try_from(ordinal).unwrap(), std::ptr::null_mut());
     // SAFETY: that is the function's signature.
     let init = unsafe { library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0") };
     // SAFETY: it may be called again at any time.
@@ -32,12 +32,19 @@ pub fn free_device_memory() -> u64 {
         unsafe { library.get::<unsafe extern "C" fn(*mut *mut (), c_int) -> c_int>(b"cuDevicePrimaryCtxRetain\0") };
     // SAFETY: as above.
     let set = unsafe { library.get::<unsafe extern "C" fn(*mut ()) -> c_int>(b"cuCtxSetCurrent\0") };
-    // SAFETY: as above.
-    let info = unsafe { library.get::<unsafe extern "C" fn(*mut usize, *mut usize) -> c_int>(b"cuMemGetInfo_v2\0") };
-    // SAFETY: device 0 exists, as it was used before. The context is kept until the process ends.
-    assert_eq!(unsafe { retain.unwrap()(&mut context, 0) }, 0);
+    // SAFETY: `context` outlives the call; the driver refuses a device that does not exist.
+    assert_eq!(unsafe { retain.unwrap()(&mut context, device) }, 0);
     // SAFETY: the context was retained just now.
     assert_eq!(unsafe { set.unwrap()(context) }, 0);
+}
+
+/// Bytes that are free on the first device, whoever took the others.
+pub fn free_device_memory() -> u64 {
+    make_current(0);
+    let library = library();
+    let (mut free, mut total) = (0_usize, 0_usize);
+    // SAFETY: that is the function's signature.
+    let info = unsafe { library.get::<unsafe extern "C" fn(*mut usize, *mut usize) -> c_int>(b"cuMemGetInfo_v2\0") };
     // SAFETY: both outlive the call.
     assert_eq!(unsafe { info.unwrap()(&mut free, &mut total) }, 0);
     free as u64

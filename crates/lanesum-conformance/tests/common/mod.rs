@@ -24,3 +24,4 @@ pub mod raw_calls;
 pub mod scenes;
 pub mod soak;
 pub mod stage;
+pub mod twins;
