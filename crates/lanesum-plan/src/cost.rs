@@ -55,7 +55,7 @@
 //!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop, which grows
 //! with the ranks that poll beside one another, and a rate of its own, so that the crossings are those measured on an H200
-//! (benches/records/gpu-crossings-h200.json: between 128 and 160 KiB for four ranks, between 80 and 96 for eight), and
+//! (benches/records/gpu-crossings-*-h200.json: between 128 and 160 KiB for four ranks, between 80 and 96 for eight), and
 //! tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
 //! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.

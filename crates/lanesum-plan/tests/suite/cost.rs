@@ -126,7 +126,7 @@ fn on_one_gpu_hops_are_shorter_and_bytes_nearly_free() {
     }
 }
 
-/// As measured on an H200 (benches/records/gpu-crossings-h200.json), in bytes a rank.
+/// As measured on an H200 (benches/records/gpu-crossings-*-h200.json), in bytes a rank.
 #[test]
 fn two_shots_begin_where_they_are_faster_on_one_gpu() {
     let saved_us = |ranks, bytes| {
