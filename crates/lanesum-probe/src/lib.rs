@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod container;
+pub mod dump;
 
 use std::fs::File;
 use std::io::Read;
