@@ -13,10 +13,12 @@ use crate::errors::Reader;
 use crate::verify_cycle::speculation::KNOWN;
 pub use bench::{Bench, PeerChoice};
 pub use doctor::Doctor;
+pub use plan::{Plan, Presets};
 pub use reduce::Reduce;
 
 mod bench;
 mod doctor;
+mod plan;
 mod reduce;
 
 /// Sums tensors over the processes of one host: check it, time it, sum files, start ranks
@@ -31,6 +33,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   lanesum doctor                             what would a sum run here, and what is to mend?
+  lanesum plan --topology topo.txt           what would it run there, by what nvidia-smi topo -m prints?
   lanesum verify-cycle                       the 122 sums of one speculative verify step, checked and timed
   lanesum selftest                           does everything work on this machine?
   lanesum bench                              what a sum costs, beside its peers; on GPUs if there are any
@@ -47,6 +50,8 @@ impl Command {
             Self::Selftest(arguments) => document(arguments.json),
             Self::Reduce(arguments) => document(arguments.json),
             Self::Doctor(arguments) => document(arguments.json),
+            Self::Plan(arguments) => document(arguments.json),
+            Self::Presets(arguments) => document(arguments.json),
             Self::BenchLaunch => Reader::Document,
             Self::Bench(_)
             | Self::Launch(_)
@@ -68,6 +73,11 @@ pub enum Command {
     /// Say what this machine is, what a sum would run here and why, and what to mend
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Doctor),
+    /// Say what a sum would run on GPUs that are not at hand, from what their tools print
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Plan),
+    /// Name common boxes that `plan` knows
+    Presets(Presets),
     /// Run, check and time the all-reduces of one speculative verify step with real rank processes
     #[command(after_help = VERIFY_EXAMPLES)]
     VerifyCycle(VerifyCycle),

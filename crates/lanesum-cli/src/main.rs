@@ -11,6 +11,7 @@ mod driver;
 mod engines;
 mod errors;
 mod launch;
+mod plan;
 mod progress;
 mod ranks;
 mod reduce;
@@ -39,6 +40,11 @@ fn main() -> ExitCode {
                 return ExitCode::from(doctor::exit_code(&error));
             }
         },
+        Command::Plan(plan) => match plan::run(plan) {
+            Ok(code) => return ExitCode::from(code),
+            Err(error) => Err(error),
+        },
+        Command::Presets(arguments) => plan::list(arguments),
         Command::VerifyCycle(arguments) => verify_cycle::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),

@@ -130,7 +130,15 @@ impl Plan {
         ) {
             (PathChoice::Peer | PathChoice::HostStaged, _) => format!("the policy asks for {choice}"),
             (PathChoice::Auto, Err(refusal)) if path == Path::Peer => refusal.to_string(),
-            (PathChoice::Auto, _) => "peer access is proven for all pairs, and is the shorter way".to_owned(),
+            (PathChoice::Auto, _) => {
+                let supposed = self
+                    .topology()
+                    .gpus
+                    .as_ref()
+                    .is_some_and(|gpus| gates::supposed(Way::Peer, gpus));
+                let how = if supposed { "supposed" } else { "proven" };
+                format!("peer access is {how} for all pairs, and is the shorter way")
+            }
         };
         Some(PathRefusal { path, reason })
     }

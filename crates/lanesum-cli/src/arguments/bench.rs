@@ -151,7 +151,7 @@ fn peers(text: &str) -> Result<PeerChoice, String> {
 const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// `43008`, `42KiB`, `1MiB`
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let unit = SIZE_UNITS
         .into_iter()
         .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));

@@ -7,6 +7,7 @@ mod common;
 mod cuda;
 mod doctor;
 mod launch;
+mod plan;
 mod reduce;
 mod selftest;
 mod verify_cycle;

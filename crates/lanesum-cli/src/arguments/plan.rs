@@ -1,0 +1,87 @@
+//! What `lanesum plan` takes.
+
+use clap::Args;
+use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice, PcieLink, WORLD_MAX};
+
+use super::bench::size;
+use super::{algorithms, dtypes, paths};
+
+/// `lanesum plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// A file with what a tool printed, or - for the standard input; may be given several times. What each holds is told from its content
+    #[arg(long, value_name = "FILE|-", visible_aliases = ["p2p", "bandwidth"], required_unless_present = "preset", conflicts_with = "preset")]
+    pub topology: Vec<String>,
+    /// A common box instead; `lanesum presets` names them
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// The GPUs of ranks 0, 1, ..., by the numbers of the input [default: all, or the best --ranks of them]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8))]
+    pub gpus: Vec<u8>,
+    /// How many ranks [default: the GPUs]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=WORLD_MAX as i64), conflicts_with = "gpus")]
+    pub ranks: Option<u8>,
+    /// The links of the GPUs, which matrices do not tell
+    #[arg(long, value_name = "genGxW", value_parser = pcie)]
+    pub pcie: Option<PcieLink>,
+    /// Bytes that each rank brings to a sum, such as 8KiB or 43008 [default: those of --tokens and --hidden]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub bytes: Option<u64>,
+    /// Tokens of a verify step
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "bytes")]
+    pub tokens: u32,
+    /// Elements of a token
+    #[arg(long, value_name = "N", default_value_t = 7168, value_parser = clap::value_parser!(u32).range(1..=1_048_576), conflicts_with = "bytes")]
+    pub hidden: u32,
+    /// Type of an element
+    #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
+    pub dtype: Dtype,
+    /// Let the plan decide, or insist on one algorithm
+    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
+    pub algorithm: AlgorithmChoice,
+    /// Peer access where it works and pinned host memory where not, or insist on one of the two
+    #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
+    pub path: PathChoice,
+    /// Also say what each length from 1 KiB to 64 MiB would run, and by how much it is ahead
+    #[arg(long)]
+    pub sweep: bool,
+    /// Write one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lanesum presets`
+#[derive(Debug, Args)]
+pub struct Presets {
+    /// Write one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What stands below the options.
+pub const EXAMPLES: &str = "\
+Examples:
+  nvidia-smi topo -m | lanesum plan --topology -
+  lanesum plan --topology topo.txt --p2p p2p.txt --pcie gen4x16
+  lanesum plan --topology topo.txt --ranks 4 --bytes 43008 --sweep
+  lanesum plan --preset pro6000x8-switches --gpus 0,1,2,3 --json
+
+No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p`, and the
+tables of p2pBandwidthLatencyTest; a text that is none of them, or is cut off, is refused with line and column.
+With fewer ranks than GPUs, the plan takes those that are predicted to be the fastest at this length.
+A dump does not tell whether bytes arrive, how fast links are, or what kernels cost: what is assumed is listed.
+Exit code: 0 with a plan, 1 where no algorithm may run, 2 where the input was refused.";
+
+/// `gen5x16`
+fn pcie(text: &str) -> Result<PcieLink, String> {
+    let parsed = || {
+        let (generation, width) = text.strip_prefix("gen")?.split_once('x')?;
+        let link = PcieLink {
+            generation: generation.parse().ok()?,
+            width: width.parse().ok()?,
+        };
+        let known = (1..=7).contains(&link.generation) && [1, 2, 4, 8, 16].contains(&link.width);
+        known.then_some(link)
+    };
+    parsed().ok_or_else(|| "a link is written as gen5x16: generation 1 to 7; 1, 2, 4, 8 or 16 lanes".to_owned())
+}

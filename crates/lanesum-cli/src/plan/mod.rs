@@ -1,0 +1,277 @@
+//! `lanesum plan`: what sums would run on a machine that is not at hand, from what its tools print.
+//!
+//! | module | role |
+//! |---|---|
+//! | `dumps` | from texts to what they tell |
+//! | `known` | what is known of the GPUs, and the topology that a plan is made from |
+//! | `presets` | common boxes |
+//! | `report` | what is said |
+//!
+//! The plan is the library's: the one that ranks on such GPUs would make, but for what they would have measured.
+
+mod dumps;
+mod known;
+pub mod presets;
+mod report;
+
+use lanesum_plan::{
+    Buffers, Bytes, Elements, Limits, Operation, Plan, PlanError, PlanInputs, Policy, ReductionTree, Request,
+    WORLD_MAX, WorldSize,
+};
+
+use crate::arguments;
+use crate::errors::{CliError, say};
+use known::Known;
+use presets::Preset;
+use report::Report;
+
+/// Plans, and says so; returns the exit code.
+pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
+    let known = match &arguments.preset {
+        Some(name) => Preset::named(name)
+            .ok_or_else(|| CliError::Usage {
+                cause: format!("there is no preset {name}"),
+                hint: "`lanesum presets` names them".into(),
+            })?
+            .known(),
+        None => dumps::read(&arguments.topology)?,
+    }
+    .with_pcie(arguments.pcie);
+    let request = request(arguments)?;
+    let gpus = chosen(arguments, &known, &request)?;
+    let plan = compiled(&known, &gpus, policy(arguments)).map_err(refused)?;
+    let report = Report::of(&known, &gpus, &plan, &request, arguments.sweep);
+    if arguments.json {
+        say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+    } else {
+        say(&report.tables())?;
+    }
+    Ok(u8::from(report.decision.algorithm.is_none()))
+}
+
+fn policy(arguments: &arguments::Plan) -> Policy {
+    Policy {
+        algorithm: arguments.algorithm,
+        path: arguments.path,
+    }
+}
+
+fn request(arguments: &arguments::Plan) -> Result<Request, CliError> {
+    let element = arguments.dtype.size() as u64;
+    let bytes = arguments
+        .bytes
+        .unwrap_or_else(|| u64::from(arguments.tokens) * u64::from(arguments.hidden) * element);
+    if !bytes.is_multiple_of(element) {
+        return Err(CliError::Usage {
+            cause: format!(
+                "--bytes {bytes} is no multiple of the {element} bytes of {}",
+                arguments.dtype
+            ),
+            hint: "take the next multiple, or another --dtype".into(),
+        });
+    }
+    Ok(Request {
+        operation: Operation::Sum,
+        dtype: arguments.dtype,
+        elements: Elements::new(bytes / element),
+        buffers: Buffers::Device,
+        label: None,
+    })
+}
+
+/// The GPUs of ranks 0, 1, ...
+fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Result<Vec<usize>, CliError> {
+    let count = known.count();
+    let usage = |cause: String, hint: &str| CliError::Usage {
+        cause,
+        hint: hint.into(),
+    };
+    let named: Vec<usize> = arguments.gpus.iter().map(|gpu| usize::from(*gpu)).collect();
+    if let Some(gpu) = named.iter().find(|gpu| **gpu >= count) {
+        let cause = format!(
+            "--gpus {gpu}: the input has {count} GPUs, 0 to {}",
+            count.saturating_sub(1)
+        );
+        return Err(usage(cause, "name GPUs by their numbers in the input"));
+    }
+    if let Some((at, gpu)) = named.iter().enumerate().find(|(at, gpu)| named[..*at].contains(gpu)) {
+        let cause = format!("--gpus names GPU {gpu} again at place {}", at + 1);
+        return Err(usage(cause, "name each GPU once"));
+    }
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let ranks = arguments.ranks.map_or(count, usize::from);
+    if ranks > count {
+        let cause = format!("--ranks {ranks}: the input has {count} GPUs");
+        return Err(usage(cause, "plan for as many ranks as there are GPUs, or fewer"));
+    }
+    if ranks > WORLD_MAX {
+        let cause = format!("the input has {count} GPUs, and a communicator has at most {WORLD_MAX} ranks");
+        return Err(usage(cause, "plan for some of them: --ranks N, or --gpus"));
+    }
+    Ok(best(ranks, known, request, policy(arguments)))
+}
+
+/// The GPUs that are predicted to sum the request soonest; of equals those with the lowest numbers.
+fn best(ranks: usize, known: &Known, request: &Request, policy: Policy) -> Vec<usize> {
+    let mut taken: Vec<usize> = (0..ranks).collect();
+    let mut best = (f64::INFINITY, taken.clone());
+    loop {
+        let plan = compiled(known, &taken, policy).ok();
+        let predicted_us = plan.and_then(|plan| plan.explain(request).predicted_us);
+        if let Some(us) = predicted_us.filter(|us| *us < best.0) {
+            best = (us, taken.clone());
+        }
+        // The next in order of numbers: the last that can be raised is.
+        let last = known.count() - ranks;
+        let Some(at) = (0..ranks).rev().find(|at| taken[*at] < last + at) else {
+            return best.1;
+        };
+        taken[at] += 1;
+        for next in at + 1..ranks {
+            taken[next] = taken[next - 1] + 1;
+        }
+    }
+}
+
+fn compiled(known: &Known, gpus: &[usize], policy: Policy) -> Result<Plan, PlanError> {
+    let world = WorldSize::new(gpus.len())?;
+    Plan::compile(PlanInputs {
+        world,
+        topology: &known.topology(gpus),
+        policy,
+        limits: Limits::default(),
+        tree: &ReductionTree::canonical(world),
+    })
+}
+
+fn refused(error: PlanError) -> CliError {
+    CliError::Usage {
+        cause: error.to_string(),
+        hint: "plan for another number of ranks, or leave the algorithm to the plan (auto)".into(),
+    }
+}
+
+/// What one length would run.
+fn at(plan: &Plan, request: &Request, bytes: Bytes) -> lanesum_plan::Explanation {
+    plan.explain(&Request {
+        elements: Elements::new(bytes.get() / request.dtype.size() as u64),
+        ..*request
+    })
+}
+
+/// `lanesum presets`
+pub fn list(arguments: &arguments::Presets) -> Result<(), CliError> {
+    if arguments.json {
+        let document = serde_json::json!({ "presets": presets::ALL });
+        say(&format!("{document:#}\n"))
+    } else {
+        say(&presets::table())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lanesum_plan::{AlgorithmChoice, Answer, Dtype, Gate, PathChoice, Verdict};
+
+    use super::*;
+
+    fn real_dumps() -> Vec<(String, Known)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lanesum-probe/tests/data");
+        let files = std::fs::read_dir(folder).expect("the dumps of lanesum-probe");
+        let mut paths: Vec<String> = files
+            .map(|file| file.expect("an entry").path().display().to_string())
+            .filter(|path| path.ends_with(".txt"))
+            .collect();
+        paths.sort();
+        let read = |path: String| dumps::read(std::slice::from_ref(&path)).ok().map(|known| (path, known));
+        paths.into_iter().filter_map(read).collect()
+    }
+
+    /// For each dump that is read, and each preset: exactly one algorithm runs, or every refusal has its reason.
+    #[test]
+    fn every_machine_has_one_plan() {
+        let presets = presets::ALL
+            .iter()
+            .map(|preset| (preset.name.to_owned(), preset.known()));
+        let machines: Vec<(String, Known)> = real_dumps().into_iter().chain(presets).collect();
+        assert!(machines.len() > 50, "{}", machines.len());
+        for (name, known) in machines {
+            for ranks in 1..=known.count().min(WORLD_MAX) {
+                let gpus: Vec<usize> = (0..ranks).collect();
+                for path in [PathChoice::Auto, PathChoice::Peer, PathChoice::HostStaged] {
+                    let policy = Policy {
+                        algorithm: AlgorithmChoice::Auto,
+                        path,
+                    };
+                    let plan = compiled(&known, &gpus, policy).expect("a plan");
+                    for dtype in Dtype::ALL {
+                        for bytes in [0, 4, 8192, 43_008, 1 << 20, 64 << 20] {
+                            let request = Request {
+                                operation: Operation::Sum,
+                                dtype,
+                                elements: Elements::new(bytes / dtype.size() as u64),
+                                buffers: Buffers::Device,
+                                label: None,
+                            };
+                            let explanation = plan.explain(&request);
+                            let chosen = explanation
+                                .candidates
+                                .iter()
+                                .filter(|one| one.verdict == Verdict::Chosen);
+                            let refused = known.refused.iter().flatten().any(Option::is_some);
+                            let may_be_none = ranks > 8 || (path == PathChoice::Peer && refused && ranks > 1);
+                            assert_eq!(chosen.count(), usize::from(explanation.chosen.is_some()), "{name}");
+                            assert!(explanation.chosen.is_some() || may_be_none, "{name}: {explanation}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_dump_is_proven() {
+        for (name, known) in real_dumps() {
+            let gpus: Vec<usize> = (0..known.count().min(8)).collect();
+            let plan = compiled(&known, &gpus, Policy::default()).expect("a plan");
+            let request = Request {
+                operation: Operation::Sum,
+                dtype: Dtype::Bf16,
+                elements: Elements::new(1),
+                buffers: Buffers::Device,
+                label: None,
+            };
+            let gates = plan.explain(&request).gates;
+            let access = gates.iter().find(|finding| finding.gate == Gate::PeerAccess);
+            assert!(access.is_none_or(|access| access.answer != Answer::Yes), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_best_gpus_are_those_that_are_near_each_other() {
+        let request = Request {
+            operation: Operation::Sum,
+            dtype: Dtype::Bf16,
+            elements: Elements::new(1 << 20),
+            buffers: Buffers::Device,
+            label: None,
+        };
+        let best = |name: &str, ranks| {
+            let (_, known) = real_dumps()
+                .into_iter()
+                .find(|(path, _)| path.contains(name))
+                .expect("the dump");
+            best(ranks, &known, &request, Policy::default())
+        };
+        // An NVLink pair and one more GPU; the second to fifth are on the other node than the first.
+        assert_eq!(best("24-3xA6000", 2), [0, 1]);
+        assert_eq!(best("34-4xT4", 3), [1, 2, 3]);
+        // All of one switch, of two.
+        assert_eq!(best("39-8xL40", 4), [0, 1, 2, 3]);
+        assert_eq!(best("39-8xL40", 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}

@@ -1,0 +1,341 @@
+//! What is said of a plan, to people and to programs.
+
+use std::fmt::Write;
+
+use lanesum_plan::{
+    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Path, Plan, Rank, Relation, Request, Verdict,
+};
+use serde::Serialize;
+
+use super::known::Known;
+use crate::doctor::{counted, remedy};
+use crate::progress::grouped;
+
+/// A GPU that ranks would use.
+#[derive(Debug, Serialize)]
+struct Gpu {
+    rank: usize,
+    gpu: String,
+    model: Option<String>,
+    pcie: Option<String>,
+}
+
+/// The way from one rank's GPU to another's.
+#[derive(Debug, Serialize)]
+struct Pair {
+    from: usize,
+    to: usize,
+    /// How they lie to each other; null if it is unknown.
+    link: Option<Relation>,
+    /// `assumed`, or `refused`.
+    peer: &'static str,
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Gate {
+    name: &'static str,
+    verdict: &'static str,
+    reason: String,
+    remedy: Option<&'static str>,
+}
+
+/// What one length would run.
+#[derive(Debug, Serialize)]
+pub struct Decision {
+    bytes: u64,
+    dtype: Dtype,
+    engine: Engine,
+    path: Path,
+    /// None where all are refused.
+    pub algorithm: Option<AlgorithmName>,
+    predicted_us: Option<f64>,
+    /// Whether long messages move in chunks there.
+    chunks: bool,
+}
+
+/// An algorithm that is not taken.
+#[derive(Debug, Serialize)]
+struct Alternative {
+    algorithm: AlgorithmName,
+    path: Path,
+    predicted_us: Option<f64>,
+    refused: String,
+}
+
+/// One length of a sweep.
+#[derive(Debug, Serialize)]
+struct Length {
+    #[serde(flatten)]
+    decision: Decision,
+    /// The next best, and how much longer it is predicted to take.
+    next: Option<AlgorithmName>,
+    margin_us: Option<f64>,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    version: &'static str,
+    sources: Vec<String>,
+    ranks: usize,
+    gpus: Vec<Gpu>,
+    pairs: Vec<Pair>,
+    islands: Vec<Vec<usize>>,
+    gates: Vec<Gate>,
+    pub decision: Decision,
+    /// Why the other path between GPUs isn't taken.
+    other_path: Option<String>,
+    alternatives: Vec<Alternative>,
+    two_shots_from_bytes: Option<u64>,
+    chunks_from_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sweep: Vec<Length>,
+    remarks: Vec<String>,
+    assumes: Vec<String>,
+}
+
+impl Report {
+    /// Of a plan for these GPUs, by their places in what is known.
+    pub fn of(known: &Known, gpus: &[usize], plan: &Plan, request: &Request, sweep: bool) -> Report {
+        let explanation = plan.explain(request);
+        let places = || gpus.iter().enumerate();
+        let pairs = places().flat_map(|(from, one)| places().map(move |(to, other)| (from, *one, to, *other)));
+        let fabric = plan.topology().gpus.as_ref().and_then(lanesum_plan::Gpus::fabric);
+        let islands = fabric.as_ref().map(Fabric::islands).unwrap_or_default();
+        let element = request.dtype.size() as u64;
+        let gate = |finding: &lanesum_plan::Finding| Gate {
+            name: finding.gate.name(),
+            verdict: finding.answer.name(),
+            reason: finding.evidence.clone(),
+            remedy: remedy(finding),
+        };
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            sources: known.sources.clone(),
+            ranks: gpus.len(),
+            gpus: places()
+                .map(|(rank, gpu)| Gpu {
+                    rank,
+                    gpu: known.names[*gpu].clone(),
+                    model: known.model.clone(),
+                    pcie: known.links.pcie[*gpu].map(|link| link.to_string()),
+                })
+                .collect(),
+            pairs: pairs
+                .filter(|(from, _, to, _)| from != to)
+                .map(|(from, one, to, other)| Pair {
+                    from,
+                    to,
+                    link: known.links.relations[one][other],
+                    peer: if known.refused[one][other].is_some() {
+                        "refused"
+                    } else {
+                        "assumed"
+                    },
+                    reason: known.refused[one][other].clone(),
+                })
+                .collect(),
+            islands: islands
+                .into_iter()
+                .map(|island| island.into_iter().map(Rank::index).collect())
+                .collect(),
+            gates: explanation.gates.iter().map(gate).collect(),
+            other_path: explanation
+                .other_path
+                .as_ref()
+                .map(|other| format!("not by path {}: {}", other.path, other.reason)),
+            alternatives: explanation
+                .candidates
+                .iter()
+                .filter_map(|candidate| match &candidate.verdict {
+                    Verdict::Chosen => None,
+                    Verdict::Refused(refusal) => Some(Alternative {
+                        algorithm: candidate.algorithm,
+                        path: explanation.path,
+                        predicted_us: candidate.predicted_us,
+                        refused: refusal.to_string(),
+                    }),
+                })
+                .collect(),
+            two_shots_from_bytes: explanation.two_shots_from.map(|from| from.get() * element),
+            chunks_from_bytes: explanation.chunks_from.map(|from| from.get() * element),
+            decision: decision(&explanation),
+            sweep: match sweep {
+                true => (10..=26)
+                    .map(|power| length(&super::at(plan, request, Bytes::new(1 << power))))
+                    .collect(),
+                false => vec![],
+            },
+            remarks: known.remarks.clone(),
+            assumes: known.assumes(),
+        }
+    }
+
+    /// The tables for people.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).unwrap_or_default();
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let Decision {
+            bytes,
+            dtype,
+            path,
+            algorithm,
+            predicted_us,
+            chunks,
+            ..
+        } = &self.decision;
+        let ranks = counted(self.ranks, "rank", "ranks");
+        let what = format!("{} B of {dtype} over {ranks}", grouped(*bytes));
+        match (algorithm, predicted_us) {
+            (Some(algorithm), us) => writeln!(
+                text,
+                "lanesum {} plan: {algorithm} on path {path}{} for {what}, predicted {:.1} us",
+                self.version,
+                if *chunks { ", in chunks," } else { "" },
+                us.unwrap_or_default()
+            )?,
+            (None, _) => writeln!(
+                text,
+                "lanesum {} plan: nothing may run on GPUs for {what}",
+                self.version
+            )?,
+        }
+        writeln!(text, "\n  from        {}", self.sources.join("\n              "))?;
+        for (place, gpu) in self.gpus.iter().enumerate() {
+            let title = if place == 0 { "GPUs" } else { "" };
+            let model = gpu
+                .model
+                .as_deref()
+                .map(|model| format!(", {model}"))
+                .unwrap_or_default();
+            let link = gpu.pcie.as_deref().unwrap_or("link unknown");
+            writeln!(text, "  {title:<12}rank {}: {}{model}, {link}", gpu.rank, gpu.gpu)?;
+        }
+        self.write_matrix(text)?;
+        if let Some(other) = &self.other_path {
+            writeln!(text, "\n{other}")?;
+        }
+        let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || algorithm.is_none();
+        for alternative in self.alternatives.iter().filter(could) {
+            writeln!(text, "not {}: {}", alternative.algorithm, alternative.refused)?;
+        }
+        if let Some(from) = self.two_shots_from_bytes {
+            writeln!(text, "two shots from {} B on", grouped(from))?;
+        }
+        if let Some(from) = self.chunks_from_bytes {
+            writeln!(
+                text,
+                "chunks of raw bytes instead of frames from {} B on",
+                grouped(from)
+            )?;
+        }
+        self.write_sweep(text)?;
+        writeln!(text, "\ngates")?;
+        for gate in &self.gates {
+            writeln!(text, "  {:<14} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
+            if let Some(remedy) = gate.remedy {
+                writeln!(text, "  {:<24}{remedy}", "")?;
+            }
+        }
+        for (title, lines) in [("remarks", &self.remarks), ("assumed", &self.assumes)] {
+            if !lines.is_empty() {
+                writeln!(text, "\n{title}\n  {}", lines.join("\n  "))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How ranks lie to each other; `!` where peer access is refused.
+    fn write_matrix(&self, text: &mut String) -> std::fmt::Result {
+        if self.ranks < 2 {
+            return Ok(());
+        }
+        write!(text, "\n  {:>6}", "rank")?;
+        for to in 0..self.ranks {
+            write!(text, "{to:>6}")?;
+        }
+        for from in 0..self.ranks {
+            write!(text, "\n  {from:>6}")?;
+            for to in 0..self.ranks {
+                let pair = self.pairs.iter().find(|pair| (pair.from, pair.to) == (from, to));
+                let cell = pair.map_or_else(
+                    || "-".to_owned(),
+                    |pair| {
+                        let link = pair.link.map_or_else(|| "?".to_owned(), |link| link.to_string());
+                        if pair.peer == "refused" {
+                            format!("{link}!")
+                        } else {
+                            link
+                        }
+                    },
+                );
+                write!(text, "{cell:>6}")?;
+            }
+        }
+        writeln!(text)?;
+        if let Some(reason) = self.pairs.iter().find_map(|pair| pair.reason.as_ref()) {
+            writeln!(text, "  ! no peer access: {reason}")?;
+        }
+        Ok(())
+    }
+
+    fn write_sweep(&self, text: &mut String) -> std::fmt::Result {
+        if self.sweep.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            text,
+            "\n{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}",
+            "bytes", "path", "algorithm", "predicted us", "next", "behind by"
+        )?;
+        for length in &self.sweep {
+            let decision = &length.decision;
+            let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
+            writeln!(
+                text,
+                "{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}{}",
+                grouped(decision.bytes),
+                decision.path,
+                decision.algorithm.map_or("refused", AlgorithmName::name),
+                us(decision.predicted_us),
+                length.next.map_or("-", AlgorithmName::name),
+                us(length.margin_us),
+                if decision.chunks { "  in chunks" } else { "" }
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn decision(explanation: &Explanation) -> Decision {
+    let request = &explanation.request;
+    Decision {
+        bytes: request.bytes().get(),
+        dtype: request.dtype,
+        engine: explanation.engine,
+        path: explanation.path,
+        algorithm: explanation.chosen,
+        predicted_us: explanation.predicted_us,
+        chunks: explanation.chunks_from.is_some_and(|from| request.elements >= from),
+    }
+}
+
+fn length(explanation: &Explanation) -> Length {
+    let others = explanation
+        .candidates
+        .iter()
+        .filter(|candidate| Some(candidate.algorithm) != explanation.chosen);
+    let next = others
+        .filter_map(|candidate| Some((candidate.predicted_us?, candidate.algorithm)))
+        .min_by(|one, other| one.0.total_cmp(&other.0));
+    Length {
+        decision: decision(explanation),
+        next: next.map(|(_, algorithm)| algorithm),
+        margin_us: next.and_then(|(us, _)| Some(us - explanation.predicted_us?)),
+    }
+}

@@ -1,0 +1,164 @@
+//! `lanesum plan` and `lanesum presets`: pasted text in, one plan out, or a refusal with its place.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::common::{finish, lanesum, run};
+
+fn dump(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lanesum-probe/tests/data/");
+    format!("{folder}{name}")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_matrix_becomes_a_plan() {
+    let file = dump("39-8xL40-4v4-pix-sys.txt");
+    let plan = json(&["plan", "--topology", &file, "--pcie", "gen4x16", "--json"]);
+    assert_eq!(plan["ranks"], 8);
+    assert_eq!(plan["gpus"].as_array().unwrap().len(), 8);
+    assert_eq!(plan["gpus"][0]["pcie"], "Gen4 x16");
+    assert_eq!(plan["pairs"].as_array().unwrap().len(), 56);
+    assert_eq!(plan["pairs"][0]["link"], "PIX");
+    assert_eq!(plan["pairs"][0]["peer"], "assumed");
+    assert_eq!(plan["islands"], serde_json::json!([[0, 1, 2, 3], [4, 5, 6, 7]]));
+    let decision = &plan["decision"];
+    assert_eq!(
+        (&decision["engine"], &decision["path"]),
+        (&"cuda".into(), &"peer".into())
+    );
+    assert_eq!(decision["algorithm"], "two_shot_push");
+    assert_eq!(decision["bytes"], 43_008);
+    assert!(decision["predicted_us"].as_f64().unwrap() > 2.0);
+    let alternatives = plan["alternatives"].as_array().unwrap();
+    assert!(alternatives.iter().all(|other| other["refused"].is_string()));
+    assert!(
+        plan["gates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|gate| gate["name"] == "links" && gate["verdict"] == "yes")
+    );
+    assert!(!plan["assumes"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn slower_links_are_predicted_to_take_longer() {
+    let file = dump("39-8xL40-4v4-pix-sys.txt");
+    let us = |pcie| {
+        json(&["plan", "--topology", &file, "--pcie", pcie, "--bytes", "1MiB", "--json"])["decision"]["predicted_us"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(us("gen3x16") > 1.8 * us("gen4x16"));
+}
+
+#[test]
+fn refused_peer_access_leads_through_host_memory() {
+    let matrix = dump("01-2x5090-phb-wrx80.txt");
+    let peers = dump("01-2x5090-phb-wrx80.p2p-rw.txt");
+    let plan = json(&["plan", "--topology", &matrix, "--p2p", &peers, "--json"]);
+    assert_eq!(plan["decision"]["path"], "host_staged");
+    assert_eq!(plan["pairs"][0]["link"], "PHB");
+    assert!(plan["pairs"][0]["reason"].as_str().unwrap().contains("GNS"));
+    let gate = plan["gates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|gate| gate["name"] == "peer_access")
+        .unwrap();
+    assert_eq!(gate["verdict"], "no");
+    assert!(gate["remedy"].is_string());
+    // Who insists on peer access has no plan, and the reason.
+    let output = run(&["plan", "--topology", &matrix, "--p2p", &peers, "--path", "peer"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("nothing may run on GPUs")
+    );
+}
+
+#[test]
+fn a_text_may_come_by_the_standard_input() {
+    let mut child = lanesum(&["plan", "--topology", "-", "--sweep"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = std::fs::read(dump("25-4gpu-pix-phb-plx-lmdeploy.txt")).unwrap();
+    child.stdin.take().unwrap().write_all(&text).unwrap();
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "lanesum 0.1.0 plan: two_shot_push on path peer",
+        "67,108,864",
+        "islands of ranks: 0 1 | 2 3",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_its_place() {
+    let cut = dump("56-10x2080Ti-nvlink-pix-node-TRUNCATED.txt");
+    let error = refused(&["plan", "--topology", &cut]);
+    assert!(
+        error.contains("line 5, column 1: the end of the text instead of the row of GPU3"),
+        "{error}"
+    );
+    assert!(error.contains("hint: "), "{error}");
+    let two = [
+        dump("24-3xA6000-nvlink-pair-plus-one.txt"),
+        dump("25-4gpu-pix-phb-plx-lmdeploy.txt"),
+    ];
+    let error = refused(&["plan", "--topology", &two[0], "--topology", &two[1]]);
+    assert!(error.contains("has 3 GPUs") && error.contains("has 4"), "{error}");
+    assert!(refused(&["plan", "--topology", "/no/such/file"]).contains("/no/such/file"));
+    assert!(refused(&["plan"]).contains("--topology"));
+    assert!(refused(&["plan", "--preset", "no-such-box"]).contains("no-such-box"));
+    for wrong in [
+        ["--gpus", "0,9"],
+        ["--gpus", "1,1"],
+        ["--ranks", "5"],
+        ["--bytes", "3"],
+        ["--pcie", "gen5x3"],
+        ["--pcie", "5x16"],
+    ] {
+        let error = refused(&["plan", "--topology", &two[1], wrong[0], wrong[1]]);
+        assert!(error.contains(wrong[0]), "{error}");
+    }
+}
+
+#[test]
+fn presets_are_boxes_that_plan_knows() {
+    let list = json(&["presets", "--json"]);
+    let presets = list["presets"].as_array().unwrap();
+    assert!(presets.len() >= 6);
+    for preset in presets {
+        let name = preset["name"].as_str().unwrap();
+        assert!(!preset["source"].as_str().unwrap().is_empty());
+        let plan = json(&["plan", "--preset", name, "--json"]);
+        assert!(plan["decision"]["algorithm"].is_string(), "{name}");
+    }
+    let table = String::from_utf8(run(&["presets"]).stdout).unwrap();
+    assert_eq!(table.lines().count(), presets.len() + 1);
+}
