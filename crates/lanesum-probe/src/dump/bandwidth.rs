@@ -7,6 +7,7 @@ mod reader;
 
 use super::error::DumpError;
 use super::pairs::Pairs;
+use super::pci::PciAddress;
 use super::remark::Remark;
 use super::text::{Line, Word};
 
@@ -32,8 +33,8 @@ pub struct TestedDevice {
     pub index: u32,
     /// Its model.
     pub model: String,
-    /// Where it is plugged in, as the kernel writes it: `0000:c1:00.0`.
-    pub pci_bus_id: String,
+    /// Where it is plugged in.
+    pub address: PciAddress,
 }
 
 /// One matrix.
@@ -147,13 +148,12 @@ fn device(text: &str) -> Option<TestedDevice> {
     let (model, ids) = rest.split_once(", pciBusID: ")?;
     let (bus, ids) = ids.split_once(", pciDeviceID: ")?;
     let (slot, domain) = ids.split_once(", pciDomainID:")?;
-    let hexadecimal = |text: &str| u16::from_str_radix(text.trim(), 16).ok();
-    let (bus, slot, domain) = (hexadecimal(bus)?, hexadecimal(slot)?, hexadecimal(domain)?);
-    let known = bus <= 0xff && slot <= 0x1f;
-    known.then_some(TestedDevice {
+    let number = |text: &str| u32::from_str_radix(text.trim(), 16).ok();
+    let (bus, slot, domain) = (number(bus)?, number(slot)?, number(domain)?);
+    Some(TestedDevice {
         index: small(index)?,
         model: model.to_owned(),
-        pci_bus_id: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
+        address: format!("{domain:04x}:{bus:02x}:{slot:02x}.0").parse().ok()?,
     })
 }
 

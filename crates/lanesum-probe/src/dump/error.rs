@@ -6,6 +6,7 @@ use lanesum_plan::Relation;
 use thiserror::Error;
 
 use super::grid::{MOST_GPUS, MOST_OTHERS};
+use super::pci::MOST_DEVICES;
 use super::text::{MOST_BYTES, MOST_LINE, MOST_LINES};
 
 /// A place in a text, both counted from 1. Columns are characters of the text as it was given, a tab is one.
@@ -73,7 +74,11 @@ const MOST_QUOTED: usize = 60;
 
 impl Found {
     pub(super) fn text(text: &str) -> Found {
-        Found::Text(text.chars().take(MOST_QUOTED).collect())
+        let cut = text
+            .char_indices()
+            .nth(MOST_QUOTED)
+            .and_then(|(end, _)| text.get(..end));
+        Found::Text(cut.map_or_else(|| text.to_owned(), |cut| format!("{cut}...")))
     }
 }
 
@@ -121,8 +126,6 @@ pub enum Fault {
     ToolFailed,
     /// It tells of AMD's GPUs.
     Amd,
-    /// It is of `lspci`.
-    Lspci,
     /// A row comes without a header above it.
     HeaderMissing,
     /// A word of the header is no label, or two that have run together.
@@ -180,6 +183,12 @@ pub enum Fault {
     OtherGpus,
     /// No matrix is complete.
     NoneComplete,
+    /// There are more devices than any host has.
+    TooManyDevices,
+    /// The drawing of a tree is broken here.
+    Branch,
+    /// A tree has no device.
+    NoDevice,
     /// No GPU is described.
     NoGpu,
     /// A line of `nvidia-smi -L` ends before the UUID does.
@@ -192,8 +201,8 @@ impl Fault {
             Fault::TooLong => {
                 format!("at most {MOST_LINE} bytes a line, {MOST_LINES} lines and {MOST_BYTES} bytes in all")
             }
-            Fault::Unknown | Fault::ToolFailed | Fault::Amd | Fault::Lspci => {
-                "the output of nvidia-smi topo -m, -mp or -p2p, nvidia-smi -L or -q, or p2pBandwidthLatencyTest"
+            Fault::Unknown | Fault::ToolFailed | Fault::Amd => {
+                "the output of nvidia-smi topo -m, -mp or -p2p, nvidia-smi -L or -q, p2pBandwidthLatencyTest or lspci"
                     .to_owned()
             }
             Fault::Several => "the end of the only dump".to_owned(),
@@ -219,6 +228,9 @@ impl Fault {
             Fault::Number => "a number like 26.41".to_owned(),
             Fault::OtherGpus => "the GPUs of the matrices above".to_owned(),
             Fault::NoneComplete => "at least one complete matrix".to_owned(),
+            Fault::TooManyDevices => format!("at most {MOST_DEVICES} devices"),
+            Fault::Branch => "a bus in brackets, or a device on a bus that is drawn".to_owned(),
+            Fault::NoDevice => "at least one device".to_owned(),
             Fault::NoGpu => "lines on at least one GPU below it".to_owned(),
             Fault::Uuid => "(UUID: GPU-...) at the end of the line".to_owned(),
         }
@@ -233,13 +245,12 @@ impl Fault {
                 "the tool itself failed: mend that first; on Windows, driver 591 has no topo -m, and 610 has"
             }
             Fault::Amd => "this is of rocm-smi, and lanesum knows NVIDIA's GPUs only",
-            Fault::Lspci => "lspci alone tells nothing of GPUs' relations: give nvidia-smi topo -m",
             Fault::HeaderMissing => "paste the whole output, from the line that begins with the labels on",
             Fault::Label | Fault::RunTogether(_) | Fault::RowLong { .. } => {
                 "a blank was lost where a terminal broke the line: write into a file, as in nvidia-smi topo -m > topo.txt"
             }
             Fault::Twice | Fault::RowUnexpected | Fault::OtherGpus => "give the output of one run on one host",
-            Fault::TooMany => "no host has as many: give the output of one run on one host",
+            Fault::TooMany | Fault::TooManyDevices => "no host has as many: give the output of one run on one host",
             Fault::RowMissing { .. } | Fault::RowShort { .. } => {
                 "the text was cut: write the output into a file, as in nvidia-smi topo -m > topo.txt, and give that"
             }
@@ -247,6 +258,9 @@ impl Fault {
                 "give the output as the tool wrote it, without edits"
             }
             Fault::NoneComplete => "the text was cut: give the whole output, or one matrix with its title and all rows",
+            Fault::Branch | Fault::NoDevice => {
+                "blanks count in this drawing: write it into a file, as in lspci -tv > tree.txt, or give lspci -vvv"
+            }
             Fault::NoGpu => "the text was cut: give the whole output of nvidia-smi -q",
             Fault::Uuid => "the line was cut: give the whole output of nvidia-smi -L",
         };

@@ -1,4 +1,4 @@
-//! Reads what people paste: the output of NVIDIA's tools, as plain facts.
+//! Reads what people paste: the output of NVIDIA's tools and of `lspci`, as plain facts.
 //!
 //! What tools print is made for people, and it comes through terminals, editors and forums: with colours, without tabs, with
 //! empty cells and lines that were broken or cut. A reader that goes by columns gets wrong topologies from such text, and
@@ -24,6 +24,7 @@ mod grid;
 mod list;
 mod matrix;
 mod pairs;
+mod pci;
 mod peers;
 mod query;
 mod remark;
@@ -36,6 +37,7 @@ pub use grid::{MOST_GPUS, MOST_OTHERS};
 pub use list::{Instance, List, ListedGpu};
 pub use matrix::{Matrix, MatrixGpu, Other};
 pub use pairs::Pairs;
+pub use pci::{Acs, Buses, Lanes, MOST_DEVICES, NoAddress, Pci, PciAddress, PciDevice, Region};
 pub use peers::{PeerStatus, Peers};
 pub use query::{QueriedGpu, QueriedLink, Query};
 pub use remark::{About, Remark};
@@ -57,6 +59,8 @@ pub enum Dump {
     List(List),
     /// `nvidia-smi -q`.
     Query(Query),
+    /// `lspci`, as a list or as a tree.
+    Pci(Pci),
 }
 
 impl Dump {
@@ -69,6 +73,7 @@ impl Dump {
             Dump::Bandwidth(_) => "p2pBandwidthLatencyTest",
             Dump::List(_) => "nvidia-smi -L",
             Dump::Query(_) => "nvidia-smi -q",
+            Dump::Pci(_) => "lspci",
         }
     }
 
@@ -81,6 +86,7 @@ impl Dump {
             Dump::Bandwidth(bandwidth) => &bandwidth.remarks,
             Dump::List(list) => &list.remarks,
             Dump::Query(query) => &query.remarks,
+            Dump::Pci(pci) => &pci.remarks,
         }
     }
 }
@@ -122,6 +128,8 @@ fn dump(section: &Section<'_, '_>) -> Result<Dump, DumpError> {
         Kind::Bandwidth => Bandwidth::read(lines).map(Dump::Bandwidth),
         Kind::List => List::read(lines).map(Dump::List),
         Kind::Query => Query::read(lines).map(Dump::Query),
+        Kind::Listing => pci::read_listing(lines).map(Dump::Pci),
+        Kind::Tree => pci::read_tree(lines).map(Dump::Pci),
         Kind::Grid => {
             let grid = Grid::read(lines)?;
             if Peers::are_in(&grid) {

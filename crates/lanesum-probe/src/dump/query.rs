@@ -8,6 +8,7 @@ use lanesum_plan::Bytes;
 use super::error::{DumpError, Fault};
 use super::grid::MOST_GPUS;
 use super::list::identity;
+use super::pci::PciAddress;
 use super::remark::{About, Remark};
 use super::text::{Line, Word};
 
@@ -27,10 +28,10 @@ pub struct Query {
 }
 
 /// A GPU of a query. What is `None` was not told, or as not available.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueriedGpu {
-    /// Where it is plugged in, as the kernel writes it: `0000:c1:00.0`.
-    pub pci_bus_id: String,
+    /// Where it is plugged in.
+    pub address: PciAddress,
     /// Its model.
     pub model: Option<String>,
     /// Its architecture.
@@ -73,28 +74,11 @@ pub struct QueriedLink {
 }
 
 /// What `GPU 00000000:C1:00.0` names, if a line is so.
-pub(super) fn bus_id(line: &Line<'_>) -> Option<String> {
+pub(super) fn address(line: &Line<'_>) -> Option<PciAddress> {
     let mut words = line.words();
     let (first, second) = (words.next()?, words.next()?);
-    let alone = words.next().is_none();
-    (first.text == "GPU" && alone)
-        .then(|| kernel_bus_id(second.text))
-        .flatten()
-}
-
-/// The bus id as the kernel writes it: four digits of the domain where the tool has eight, letters in lower case.
-fn kernel_bus_id(text: &str) -> Option<String> {
-    let (domain, rest) = text.split_once(':')?;
-    let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let (bus, slot) = rest.split_once(':')?;
-    let (device, function) = slot.split_once('.')?;
-    let plain = digits(bus, 2) && digits(device, 2) && digits(function, 1);
-    let domain = match domain.strip_prefix("0000") {
-        Some(short) if digits(short, 4) => short,
-        Some(_) | None => domain,
-    };
-    let known = plain && (digits(domain, 4) || digits(domain, 8));
-    known.then(|| format!("{domain}:{rest}").to_ascii_lowercase())
+    let alone = first.text == "GPU" && words.next().is_none();
+    second.text.parse().ok().filter(|_| alone)
 }
 
 /// Deeper than the tool writes; what is deeper is not looked at.
@@ -128,9 +112,9 @@ impl Query {
         let mut above = Above(Vec::new());
         for line in lines {
             let Some(first) = line.first() else { continue };
-            if let Some(bus_id) = bus_id(line) {
+            if let Some(address) = address(line) {
                 above = Above(Vec::new());
-                query.begin(line, first, bus_id)?;
+                query.begin(line, first, address)?;
                 continue;
             }
             let (name, value) = name_and_value(line);
@@ -153,18 +137,15 @@ impl Query {
         }
     }
 
-    fn begin(&mut self, line: &Line<'_>, first: Word<'_>, pci_bus_id: String) -> Result<(), DumpError> {
+    fn begin(&mut self, line: &Line<'_>, first: Word<'_>, address: PciAddress) -> Result<(), DumpError> {
         if self.gpus.len() >= MOST_GPUS {
             return Err(line.refuse(first, Fault::TooMany));
         }
-        if self.gpus.iter().any(|gpu| gpu.pci_bus_id == pci_bus_id) {
+        if self.gpus.iter().any(|gpu| gpu.address == address) {
             let id = line.words().nth(1).unwrap_or(first);
             return Err(line.refuse(id, Fault::Twice));
         }
-        self.gpus.push(QueriedGpu {
-            pci_bus_id,
-            ..QueriedGpu::default()
-        });
+        self.gpus.push(QueriedGpu::new(address));
         Ok(())
     }
 
@@ -195,6 +176,23 @@ impl Query {
 }
 
 impl QueriedGpu {
+    fn new(address: PciAddress) -> QueriedGpu {
+        QueriedGpu {
+            address,
+            model: None,
+            architecture: None,
+            uuid: None,
+            minor: None,
+            link: QueriedLink::default(),
+            memory: None,
+            bar1: None,
+            mig: None,
+            virtualization: None,
+            display_active: None,
+            compute_mode: None,
+        }
+    }
+
     fn value(&mut self, names: &[&str], value: &str) -> bool {
         match names {
             ["Product Name"] => text(&mut self.model, value),

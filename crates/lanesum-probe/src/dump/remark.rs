@@ -57,6 +57,8 @@ pub enum About {
         /// Its name.
         key: String,
     },
+    /// Capabilities of devices were hidden from who asked.
+    Denied,
     /// More GPUs are there than are described.
     Attached {
         /// GPUs there are.
@@ -95,6 +97,7 @@ impl fmt::Display for Remark {
             About::Uuid => f.write_str("the UUID is blanked or cut; it stays unknown"),
             About::Tool { words } => write!(f, "the tool could not look at a GPU: {words}"),
             About::Value { key } => write!(f, "\"{}\" is not understood; it stays unknown", key.escape_debug()),
+            About::Denied => f.write_str("capabilities are hidden and stay unknown; run lspci as root"),
             About::Attached { attached, described } => {
                 write!(f, "{attached} GPUs are attached and {described} are described")
             }

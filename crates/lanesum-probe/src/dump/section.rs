@@ -3,7 +3,7 @@
 use super::error::{DumpError, Fault, Found, Place};
 use super::grid::{gpu_label, is_cell};
 use super::text::{Line, Word};
-use super::{bandwidth, list, query};
+use super::{bandwidth, list, pci, query};
 
 /// Which reader lines are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub(super) enum Kind {
     List,
     /// `nvidia-smi -q`.
     Query,
+    /// `lspci`, with `-v` or without.
+    Listing,
+    /// `lspci -t`.
+    Tree,
 }
 
 /// The lines of one dump, from the one that it was known by.
@@ -98,12 +102,16 @@ fn begins(lines: &[Line<'_>]) -> Result<Vec<(usize, Kind)>, DumpError> {
 
 /// What a line alone tells, if it is not of a matrix of `nvidia-smi topo`.
 fn kind(line: &Line<'_>, within: Option<Kind>) -> Option<Kind> {
-    if line.text.contains("NVSMI LOG") || query::bus_id(line).is_some() {
+    if line.text.contains("NVSMI LOG") || query::address(line).is_some() {
         Some(Kind::Query)
     } else if within != Some(Kind::Query) && list::index(line).is_some() && line.text.contains("(UUID:") {
         Some(Kind::List)
     } else if bandwidth::is_title(line) || (within != Some(Kind::Query) && bandwidth::is_line(line)) {
         Some(Kind::Bandwidth)
+    } else if pci::is_tree(line) {
+        Some(Kind::Tree)
+    } else if pci::device_line(line).is_some() {
+        Some(Kind::Listing)
     } else {
         None
     }
@@ -140,26 +148,8 @@ fn nothing(lines: &[Line<'_>]) -> DumpError {
     };
     let told = |what: Fault, found: Option<(&Line<'_>, Word<'_>)>| found.map(|(line, word)| refuse(line, word, what));
     told(Fault::ToolFailed, first_with(lines, failed))
-        .or_else(|| told(Fault::Lspci, first_with(lines, is_lspci)))
         .or_else(|| told(Fault::Unknown, first_with(lines, |_| true)))
         .unwrap_or_else(|| DumpError::new(Place { line: 1, column: 1 }, Found::EndOfText, Fault::Unknown))
-}
-
-/// Whether a line is of `lspci`: `05:00.0 PCI bridge: ...`, or the root of `lspci -t`.
-fn is_lspci(line: &Line<'_>) -> bool {
-    let text = line.trimmed();
-    let slot = line.first().is_some_and(|word| {
-        let colons = word.text.matches(':').count();
-        let plain = word
-            .text
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.');
-        plain
-            && (1..=2).contains(&colons)
-            && word.text.ends_with(|last: char| last.is_ascii_digit())
-            && word.text.contains('.')
-    });
-    (slot && text.contains(": ")) || text.starts_with("-[0000:") || text.starts_with("-+-[0000:")
 }
 
 /// The first line that is so, and its first word.

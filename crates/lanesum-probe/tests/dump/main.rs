@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod affinities;
+mod bridges;
 mod mutations;
 mod refusals;
 mod render;

@@ -110,6 +110,7 @@ fn sound(dump: &Dump) -> bool {
         }
         Dump::List(list) => (1..=MOST_GPUS).contains(&list.gpus.len()),
         Dump::Query(query) => (1..=MOST_GPUS).contains(&query.gpus.len()),
+        Dump::Pci(pci) => (0..pci.devices.len()).all(|place| pci.path(place).len() < 256),
     }
 }
 
@@ -183,6 +184,17 @@ fn silly_texts_take_no_time() {
                 .map(|depth| format!("{}a\n", " ".repeat(depth)))
                 .collect::<String>()
         ),
+        (0..99_999)
+            .map(|count| format!("{count:04x}:00:00.0 PCI bridge: x\n"))
+            .collect(),
+        format!(
+            "00:00.0 PCI bridge: x\n{}",
+            tall("\tBus: primary=00, secondary=00, subordinate=00\n")
+        ),
+        format!("00:00.0 PCI bridge: x\n{}", tall("\tRegion 1: Memory at 0 [size=1G]\n")),
+        format!("-[0000:00]{}\n", "-00.0-[00]".repeat(800)),
+        format!("-[0000:00]-+-00.0\n{}", tall(&format!("{}\n", " +".repeat(3000)))),
+        tall("-[0000:00]-+-00.0\n"),
         tall("\u{1b}[\u{1b}[1\u{1b}[[[[4m\n"),
         format!("{}\n", "[1;".repeat(2700)).repeat(800),
         tall(&format!("GPU0 {}\n", "OK".repeat(4000))),

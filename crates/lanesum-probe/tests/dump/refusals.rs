@@ -18,7 +18,8 @@ fn check(text: &str, (line, column): (usize, usize), fault: &Fault, says: &str) 
     assert!(!error.hint().is_empty() && error.to_string().ends_with(&error.expected()));
 }
 
-const TOOLS: &str = "the output of nvidia-smi topo -m, -mp or -p2p, nvidia-smi -L or -q, or p2pBandwidthLatencyTest";
+const TOOLS: &str =
+    "the output of nvidia-smi topo -m, -mp or -p2p, nvidia-smi -L or -q, p2pBandwidthLatencyTest or lspci";
 
 #[test]
 fn what_is_no_dump() {
@@ -39,7 +40,7 @@ fn what_is_no_dump() {
         error,
         (2, 1),
         &Fault::ToolFailed,
-        &format!("\"NVIDIA-SMI has failed because it couldn't communicate with t\" instead of {TOOLS}"),
+        &format!("\"NVIDIA-SMI has failed because it couldn't communicate with t...\" instead of {TOOLS}"),
     );
     assert_eq!(
         refused("bash: nvidia-smi: command not found\n").fault,
@@ -49,11 +50,6 @@ fn what_is_no_dump() {
         refused("x\n=== ROCm System Management Interface ===\n").fault,
         Fault::Amd
     );
-    assert_eq!(
-        refused("00:01.1 PCI bridge: Advanced Micro Devices\n").fault,
-        Fault::Lspci
-    );
-    assert_eq!(refused("-[0000:00]-+-00.0  Intel\n").fault, Fault::Lspci);
     assert_eq!(refused(&"x".repeat(9000)).found, Found::Bytes(9000));
 }
 

@@ -2,7 +2,7 @@
 use std::fmt::{Display, Write};
 
 use lanesum_probe::dump::{
-    Bandwidth, Dump, DumpError, Kernels, List, Matrix, Measure, Pairs, Peers, QueriedGpu, Query, Table,
+    Bandwidth, Dump, DumpError, Kernels, List, Matrix, Measure, Pairs, Pci, PciDevice, Peers, QueriedGpu, Query, Table,
 };
 
 pub(crate) fn render(read: &Result<Vec<Dump>, DumpError>) -> String {
@@ -17,6 +17,7 @@ pub(crate) fn render(read: &Result<Vec<Dump>, DumpError>) -> String {
                     Dump::Bandwidth(found) => bandwidth(&mut text, found),
                     Dump::List(found) => list(&mut text, found),
                     Dump::Query(found) => query(&mut text, found),
+                    Dump::Pci(found) => pci(&mut text, found),
                 }
                 for remark in dump.remarks() {
                     writeln!(text, "remark: {remark}").unwrap();
@@ -70,7 +71,7 @@ fn peers(text: &mut String, peers: &Peers) {
 
 fn bandwidth(text: &mut String, bandwidth: &Bandwidth) {
     for device in &bandwidth.devices {
-        writeln!(text, "{} {} {}", device.index, device.pci_bus_id, device.model).unwrap();
+        writeln!(text, "{} {} {}", device.index, device.address, device.model).unwrap();
     }
     if let Some(granted) = &bandwidth.granted {
         writeln!(text, "granted").unwrap();
@@ -122,7 +123,7 @@ fn query(text: &mut String, query: &Query) {
         writeln!(
             text,
             "{}: {} ({})",
-            gpu.pci_bus_id,
+            gpu.address,
             known(&gpu.model),
             known(&gpu.architecture)
         )
@@ -151,4 +152,63 @@ fn state(text: &mut String, gpu: &QueriedGpu) {
         known(&gpu.compute_mode)
     )
     .unwrap();
+}
+
+fn pci(text: &mut String, pci: &Pci) {
+    for (place, device) in pci.devices.iter().enumerate() {
+        let above: Vec<String> = pci
+            .path(place)
+            .iter()
+            .map(|above| pci.devices[*above].address.to_string())
+            .collect();
+        writeln!(
+            text,
+            "{} {} below {:?}",
+            device.address,
+            known(&device.name),
+            above.join(" ")
+        )
+        .unwrap();
+        let link = |link: &Option<lanesum_probe::dump::Lanes>| {
+            known(&link.map(|link| format!("{}x{}", link.generation, link.width)))
+        };
+        let (now, most) = (link(&device.link), link(&device.link_max));
+        let buses = device
+            .buses
+            .map(|buses| format!("{:02x}-{:02x}", buses.secondary, buses.subordinate));
+        writeln!(
+            text,
+            "  {} ({}) buses {}",
+            known(&device.class),
+            known(&device.port),
+            known(&buses)
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "  link {now} of {most} node {} driver {}",
+            known(&device.numa_node),
+            known(&device.driver)
+        )
+        .unwrap();
+        more(text, device);
+    }
+    let gpus: Vec<String> = pci.gpus().map(|place| pci.devices[place].address.to_string()).collect();
+    writeln!(text, "GPUs: {}", gpus.join(" ")).unwrap();
+}
+
+fn more(text: &mut String, device: &PciDevice) {
+    for region in &device.regions {
+        writeln!(text, "  region {} of {}", region.number, region.size).unwrap();
+    }
+    if let Some(acs) = device.acs {
+        let redirects = (acs.request_redirect, acs.completion_redirect);
+        let rest = (acs.upstream_forwarding, acs.egress_control, acs.direct_translated);
+        writeln!(
+            text,
+            "  acs redirects {redirects:?} rest {rest:?} group {}",
+            known(&device.iommu_group)
+        )
+        .unwrap();
+    }
 }
