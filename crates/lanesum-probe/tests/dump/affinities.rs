@@ -1,5 +1,7 @@
 //! Cells that may be empty: each fact under its own name, or unknown.
-use lanesum_probe::dump::{About, Dump, Matrix, read};
+use lanesum_probe::dump::{About, Dump, Matrix, MatrixGpu, read};
+
+use crate::tables::dumps;
 
 fn matrix(text: &str) -> Matrix {
     match read(text) {
@@ -106,4 +108,35 @@ fn lists_of_others_do_not_disturb() {
     let session =
         "GPU models:\nGPU 0: NVIDIA L4\nGPU 1: NVIDIA L4\n\nGPU Topology:\nGPU0 GPU1\nGPU0 X SYS\nGPU1 SYS X\n";
     assert_eq!(matrix(session).gpus.len(), 2);
+}
+
+/// Whether nothing is known otherwise than before; it may be known no more.
+fn no_other_facts(before: &Matrix, after: &Matrix) -> bool {
+    let same = |before: &MatrixGpu, after: &MatrixGpu| {
+        (after.cpus.is_none() || after.cpus == before.cpus)
+            && (after.numa_nodes.is_none() || after.numa_nodes == before.numa_nodes)
+            && (after.memory_node.is_none() || after.memory_node == before.memory_node)
+    };
+    let all = before
+        .gpus
+        .iter()
+        .zip(&after.gpus)
+        .all(|(before, after)| same(before, after));
+    before.relations == after.relations && before.gpus.len() == after.gpus.len() && all
+}
+
+#[test]
+fn a_lost_blank_is_noticed_or_changes_nothing() {
+    let mut lost = 0;
+    for (name, text) in dumps() {
+        let Ok(Dump::Matrix(whole)) = read(&text) else { continue };
+        for (at, _) in text.match_indices(['\t', ' ']) {
+            let less = [&text[..at], &text[at + 1..]].concat();
+            if let Ok(Dump::Matrix(matrix)) = read(&less) {
+                assert!(no_other_facts(&whole, &matrix), "{name} without the blank at {at}");
+            }
+            lost += 1;
+        }
+    }
+    assert!(lost > 1000, "{lost}");
 }
