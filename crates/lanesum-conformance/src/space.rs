@@ -59,6 +59,7 @@ fn gpus(world: usize) -> Gpus {
         driver: 0,
         watchdog: false,
         numa_node: None,
+        slot: None,
         stand_in: true,
     };
     Gpus::new(vec![gpu; world])

@@ -292,6 +292,7 @@ impl Asking {
             watchdog: self.attribute(Attribute::KernelExecTimeout)? != 0,
             // Another room's to observe.
             numa_node: None,
+            slot: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

@@ -32,7 +32,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::words::counted;
-use crate::{Rank, Relation, WorldSize};
+use crate::{Rank, RankGpu, Relation, WorldSize};
 
 const GPU_BYTES_PER_US: f64 = 25_000.0;
 const UPLINK_BYTES_PER_US: f64 = 45_000.0;
@@ -79,6 +79,25 @@ pub struct Links {
 }
 
 impl Links {
+    /// What the slots of GPUs tell; nothing, where no slot is known.
+    #[must_use]
+    pub fn of_slots(gpus: &[RankGpu]) -> Links {
+        if gpus.iter().all(|gpu| gpu.slot.is_none()) {
+            return Links::default();
+        }
+        let relation = |one: &RankGpu, other: &RankGpu| {
+            let apart = one.pci_bus_id != other.pci_bus_id;
+            one.slot.as_ref().filter(|_| apart)?.relation(other.slot.as_ref()?)
+        };
+        Links {
+            relations: gpus
+                .iter()
+                .map(|one| gpus.iter().map(|other| relation(one, other)).collect())
+                .collect(),
+            pcie: gpus.iter().map(|gpu| gpu.slot.as_ref()?.link).collect(),
+        }
+    }
+
     /// How two ranks' GPUs lie to each other, if it is known.
     #[must_use]
     pub fn relation(&self, one: Rank, other: Rank) -> Option<Relation> {

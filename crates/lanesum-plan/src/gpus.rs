@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gates::{Way, proven_along};
-use crate::{Bytes, Fabric, Links, Rank, Refusal, WorldSize};
+use crate::{Bytes, Fabric, Links, Rank, Refusal, Slot, WorldSize};
 
 /// The GPUs of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,15 +24,15 @@ pub struct Gpus {
 }
 
 impl Gpus {
-    /// These GPUs, of whose ways to each other nothing is known yet.
+    /// These GPUs, with what their slots tell of the links between them; whether bytes arrive is not known yet.
     #[must_use]
     pub fn new(ranks: Vec<RankGpu>) -> Gpus {
         let unknown = vec![vec![PeerVerdict::Unknown; ranks.len()]; ranks.len()];
         Gpus {
             peers: unknown.clone(),
             staged: unknown,
+            links: Links::of_slots(&ranks),
             ranks,
-            links: Links::default(),
         }
     }
 
@@ -119,6 +119,9 @@ pub struct RankGpu {
     /// The NUMA node that its PCIe slot belongs to; `None` if unknown, or if there is only one.
     #[serde(default)]
     pub numa_node: Option<u32>,
+    /// Where it is plugged in, if that is known.
+    #[serde(default)]
+    pub slot: Option<Slot>,
     /// Whether it is no GPU at all but a library that stands in for one in tests.
     pub stand_in: bool,
 }

@@ -53,6 +53,7 @@ mod policy;
 mod refusal;
 mod relation;
 mod request;
+mod slot;
 mod topology;
 mod tree;
 mod words;
@@ -74,6 +75,7 @@ pub use policy::{AlgorithmChoice, Limits, PathChoice, Policy, SHARED_MAX, STAGIN
 pub use refusal::Refusal;
 pub use relation::Relation;
 pub use request::Request;
+pub use slot::Slot;
 pub use topology::{CpuSet, HostFacts, RankHost, Topology};
 pub use tree::{ReductionTree, Step, TreeFault};
 pub use words::{Buffers, Bytes, Dtype, Elements, Label, Operation, Rank, WORLD_MAX, WorldSize};

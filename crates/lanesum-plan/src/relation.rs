@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PlanError;
 
-/// What lies on the way between two GPUs, from near to far. A label is what a driver says of the slots; a virtual machine may hide
+/// What lies on the way between two GPUs, from near to far; among NVLinks the order means nothing. A label is what a driver says of the slots; a virtual machine may hide
 /// what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -55,7 +55,12 @@ impl FromStr for Relation {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pcie = Self::PCIE.into_iter().find(|relation| relation.to_string() == text);
-        let bonds = || text.strip_prefix("NV")?.parse().ok().filter(|bonds| *bonds > 0);
+        let bonds = || {
+            let digits = text
+                .strip_prefix("NV")
+                .filter(|digits| !digits.starts_with(['+', '0']))?;
+            digits.parse().ok()
+        };
         pcie.or_else(|| bonds().map(Relation::Nvlink))
             .ok_or_else(|| PlanError::UnknownWord {
                 kind: "relation",

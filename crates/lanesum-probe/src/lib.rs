@@ -8,12 +8,15 @@
 mod cgroup;
 mod container;
 pub mod dump;
+mod slot;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use lanesum_plan::{Bytes, CpuSet, HostFacts};
+
+pub use slot::{pci_numa_node, pci_slot};
 
 /// More than any of these files needs; of /proc/cpuinfo the first processor is enough.
 const MOST: u64 = 64 * 1024;
@@ -47,27 +50,6 @@ fn host_below(root: &Path) -> HostFacts {
         memory_limit: cgroup::memory_limit(root).map(Bytes::new),
         container: container::inside(root),
     }
-}
-
-/// The NUMA node of the slot of a PCI device, named as `0000:c1:00.0`; `None` where the kernel knows none, or none better than
-/// another.
-#[must_use]
-pub fn pci_numa_node(bus_id: &str) -> Option<u32> {
-    pci_numa_node_below(Path::new("/"), bus_id)
-}
-
-fn pci_numa_node_below(root: &Path, bus_id: &str) -> Option<u32> {
-    // Drivers write letters in upper case, the kernel in lower case.
-    let name = bus_id.to_ascii_lowercase();
-    let plain = name
-        .bytes()
-        .all(|byte| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.');
-    if name.is_empty() || !plain || name.contains("..") {
-        return None;
-    }
-    // -1 where there is none.
-    let node = read(&root.join("sys/bus/pci/devices").join(name).join("numa_node"))?;
-    node.trim().parse().ok()
 }
 
 fn page() -> Option<Bytes> {

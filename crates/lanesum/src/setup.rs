@@ -148,6 +148,12 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
         gpu: match device {
             Ok(device) => Some(Ok(RankGpu {
                 numa_node: lanesum_probe::pci_numa_node(&device.facts().pci_bus_id),
+                // What stands in for a GPU is plugged in nowhere, whatever else has its address.
+                slot: if device.facts().stand_in {
+                    None
+                } else {
+                    lanesum_probe::pci_slot(&device.facts().pci_bus_id)
+                },
                 ..device.facts().clone()
             })),
             Err(without) => without.reason().map(Err),

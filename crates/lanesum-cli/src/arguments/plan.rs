@@ -10,7 +10,7 @@ use super::{algorithms, dtypes, paths};
 #[derive(Debug, Args)]
 pub struct Plan {
     /// A file with what a tool printed, or - for the standard input; may be given several times. What each holds is told from its content
-    #[arg(long, value_name = "FILE|-", visible_aliases = ["p2p", "bandwidth"], required_unless_present = "preset", conflicts_with = "preset")]
+    #[arg(long, value_name = "FILE|-", visible_aliases = ["p2p", "bandwidth", "lspci"], required_unless_present = "preset", conflicts_with = "preset")]
     pub topology: Vec<String>,
     /// A common box instead; `lanesum presets` names them
     #[arg(long, value_name = "NAME")]
@@ -66,8 +66,9 @@ Examples:
   lanesum plan --topology topo.txt --ranks 4 --bytes 43008 --sweep
   lanesum plan --preset pro6000x8-switches --gpus 0,1,2,3 --json
 
-No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p`, and the
-tables of p2pBandwidthLatencyTest; a text that is none of them, or is cut off, is refused with line and column.
+No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p`, `nvidia-smi -L`
+and -q, `lspci -vvv` and -tv, and what p2pBandwidthLatencyTest prints; a text that is none of them, or is cut off, is refused with line
+and column. Several must be of one machine, with all its GPUs.
 With fewer ranks than GPUs, the plan takes those that are predicted to be the fastest at this length.
 A dump does not tell whether bytes arrive, how fast links are, or what kernels cost: what is assumed is listed.
 Exit code: 0 with a plan, 1 where no algorithm may run, 2 where the input was refused.";

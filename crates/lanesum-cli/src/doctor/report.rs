@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu};
+use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu, Relation};
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
@@ -69,6 +69,8 @@ struct Gate {
 struct Way {
     from: usize,
     to: usize,
+    /// How they lie to each other; null if it is unknown.
+    link: Option<Relation>,
     peer: PeerVerdict,
     host_staged: Option<PeerVerdict>,
 }
@@ -363,6 +365,7 @@ fn pairs(report: &RankReport) -> Vec<Way> {
         .map(|(from, to, peer)| Way {
             from,
             to,
+            link: gpus.links.relations.get(from).and_then(|row| *row.get(to)?),
             peer: peer.clone(),
             host_staged: gpus.staged.get(from).and_then(|row| row.get(to)).cloned(),
         })

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use lanesum_plan::{Links, PcieLink};
-use lanesum_probe::dump::{self, Bandwidth, Dump, MOST_BYTES, Measure, PeerStatus};
+use lanesum_probe::dump::{self, Bandwidth, Dump, MOST_BYTES, Measure, Pci, PeerStatus};
 
 use super::known::Known;
+use super::pci;
 use crate::errors::CliError;
 
 /// A dump, and where it stands.
@@ -81,6 +82,10 @@ fn numbers(dump: &Dump) -> Option<Vec<u32>> {
             let described = query.gpus.len() as u32;
             (query.attached == Some(described)).then(|| (0..described).collect())
         }
+        Dump::Pci(pci) => {
+            let gpus = pci::gpus(pci).len() as u32;
+            (gpus > 0).then(|| (0..gpus).collect())
+        }
     }
 }
 
@@ -108,7 +113,7 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
     let Some((_, gpus)) = first else {
         return Err(usage(
             "no input names all GPUs".into(),
-            "add what `nvidia-smi topo -m` prints",
+            "add what `nvidia-smi topo -m` prints, or `lspci -vvv` as root",
         ));
     };
     let count = gpus.len();
@@ -123,7 +128,12 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
         sources: sources.iter().map(Source::name).collect(),
         remarks: vec![],
     };
-    for source in sources {
+    let is_matrix = |source: &&Source| matches!(source.dump, Dump::Matrix(_));
+    let matrices_first = sources
+        .iter()
+        .filter(is_matrix)
+        .chain(sources.iter().filter(|source| !is_matrix(source)));
+    for source in matrices_first {
         let remarks = source.dump.remarks().iter();
         known
             .remarks
@@ -192,8 +202,34 @@ impl Known {
                 }
                 self.model = self.model.take().or_else(|| query.gpus.first()?.model.clone());
             }
+            Dump::Pci(found) => self.learn_pci(found),
         }
         Ok(())
+    }
+
+    /// Relations only where no matrix tells them: it is read first.
+    fn learn_pci(&mut self, found: &Pci) {
+        let gpus = pci::gpus(found);
+        if gpus.len() != self.count() {
+            return;
+        }
+        let slots: Vec<_> = gpus.iter().map(|gpu| pci::slot(found, *gpu)).collect();
+        for (at, slot) in slots.iter().enumerate() {
+            self.links.pcie[at] = slot.link.or(self.links.pcie[at]);
+            for (other_at, other) in slots.iter().enumerate().filter(|(other_at, _)| *other_at != at) {
+                let place = &mut self.links.relations[at][other_at];
+                *place = place.or_else(|| slot.relation(other));
+            }
+        }
+        let redirecting = pci::redirecting(found, &gpus);
+        if let Some(port) = redirecting.first() {
+            self.remarks.push(format!(
+                "access control (ACS) sends requests up to the root at {} ports above GPUs, {} first: writes between GPUs below one switch take \
+                 the way round, and an IOMMU may lose them; turn ACS off for these ports in the firmware, or with setpci",
+                redirecting.len(),
+                port.address
+            ));
+        }
     }
 
     fn learn_bandwidth(&mut self, bandwidth: &Bandwidth) {

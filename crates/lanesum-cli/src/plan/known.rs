@@ -76,6 +76,7 @@ impl Known {
             driver: 0,
             watchdog: false,
             numa_node: None,
+            slot: None,
             stand_in: false,
         }
     }

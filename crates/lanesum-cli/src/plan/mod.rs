@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dumps` | from texts to what they tell |
 //! | `known` | what is known of the GPUs, and the topology that a plan is made from |
+//! | `pci` | the tree of `lspci` |
 //! | `presets` | common boxes |
 //! | `report` | what is said |
 //!
@@ -11,6 +12,7 @@
 
 mod dumps;
 mod known;
+mod pci;
 pub mod presets;
 mod report;
 
@@ -231,6 +233,49 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The same model of server, seen by `nvidia-smi` on one and by `lspci` on another.
+    #[test]
+    fn the_tree_says_what_the_labels_say() {
+        let known = |name: &str| {
+            real_dumps()
+                .into_iter()
+                .find(|(path, _)| path.contains(name))
+                .expect("the dump")
+                .1
+        };
+        let (labels, tree) = (known("12-8xPRO6000"), known("hw-02-lspci-vvv"));
+        assert_eq!(labels.links.relations, tree.links.relations);
+        assert!(
+            tree.links
+                .pcie
+                .iter()
+                .all(|link| link.is_some_and(|link| link.to_string() == "Gen5 x16"))
+        );
+        assert!(
+            tree.remarks.iter().all(|remark| !remark.contains("ACS")),
+            "{:?}",
+            tree.remarks
+        );
+    }
+
+    #[test]
+    fn access_control_that_redirects_is_remarked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../lanesum-probe/tests/data/hw-02-lspci-vvv-esc8000a-8xPRO6000-ABRIDGED.txt");
+        let text = std::fs::read_to_string(real)
+            .expect("the dump")
+            .replace("ReqRedir-", "ReqRedir+");
+        let file = folder.path().join("lspci.txt");
+        std::fs::write(&file, text).expect("a file");
+        let known = dumps::read(&[file.display().to_string()]).expect("is read");
+        assert!(
+            known.remarks.iter().any(|remark| remark.contains("ACS")),
+            "{:?}",
+            known.remarks
+        );
     }
 
     #[test]

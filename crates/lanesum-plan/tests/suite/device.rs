@@ -21,6 +21,7 @@ pub fn gpu(uuid: usize, multiprocessors: u32) -> RankGpu {
         driver: 12_040,
         watchdog: false,
         numa_node: None,
+        slot: None,
         stand_in: false,
     }
 }

@@ -117,6 +117,32 @@ fn what_is_unknown_makes_no_fabric() {
     assert_eq!(Fabric::of(&links, world(1)), None);
 }
 
+/// Slots of GPUs become links, but between two ranks on one GPU is none.
+#[test]
+fn slots_make_links() {
+    let slot = |bridges: &[&str], host: &str| Slot {
+        bridges: bridges.iter().map(|bridge| (*bridge).to_owned()).collect(),
+        host_bridge: host.to_owned(),
+        numa_node: Some(0),
+        link: Some(PcieLink::ASSUMED),
+    };
+    let mut ranks = gpus(3, 3).ranks;
+    ranks[0].slot = Some(slot(&["a", "switch", "root"], "00"));
+    ranks[1].slot = Some(slot(&["b", "switch", "root"], "00"));
+    let known = Gpus::new(ranks.clone());
+    assert_eq!(known.links.relations[0][1], Some(Relation::Pix));
+    assert_eq!(known.links.relations[0][2], None);
+    assert_eq!(known.fabric(), None);
+    ranks[2].slot = Some(slot(&["c"], "40"));
+    let known = Gpus::new(ranks.clone());
+    assert_eq!(known.links.relations[2][1], Some(Relation::Node));
+    assert_eq!(known.fabric().unwrap().islands().len(), 2);
+    ranks[2] = ranks[1].clone();
+    let shared = Gpus::new(ranks);
+    assert_eq!(shared.links.relations[1][2], None);
+    assert_eq!(shared.fabric(), None);
+}
+
 fn plan_over(links: Links, ranks: usize) -> Plan {
     let gpus = Gpus {
         links,
@@ -218,6 +244,8 @@ proptest! {
         for relation in Relation::PCIE.into_iter().chain([Relation::Nvlink(bonds)]) {
             prop_assert_eq!(relation.to_string().parse::<Relation>().unwrap(), relation);
         }
-        prop_assert!("NV0".parse::<Relation>().is_err() && "X".parse::<Relation>().is_err());
+        for wrong in ["NV0", "NV", "NV+1", "NV01", "NV256", "X", "pix"] {
+            prop_assert!(wrong.parse::<Relation>().is_err(), "{}", wrong);
+        }
     }
 }

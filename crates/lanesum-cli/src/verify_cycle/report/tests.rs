@@ -174,6 +174,7 @@ fn on_gpu(number: usize, stand_in: bool) -> RankReport {
         driver: 12_040,
         watchdog: false,
         numa_node: None,
+        slot: None,
         stand_in,
     };
     RankReport {

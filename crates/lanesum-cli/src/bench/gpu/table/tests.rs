@@ -19,6 +19,7 @@ fn gpu(number: usize) -> RankGpu {
         driver: 13_000,
         watchdog: false,
         numa_node: None,
+        slot: None,
         stand_in: false,
     }
 }

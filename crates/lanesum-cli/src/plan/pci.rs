@@ -1,0 +1,60 @@
+//! What `lspci` tells of the ways between GPUs: the tree that the labels of a matrix are only a reading of.
+
+use lanesum_plan::{PcieLink, Slot};
+use lanesum_probe::dump::{Lanes, Pci, PciDevice};
+
+/// NVIDIA's GPUs, by places in the list, in the order in which `nvidia-smi` numbers them.
+pub fn gpus(pci: &Pci) -> Vec<usize> {
+    let mut gpus: Vec<usize> = pci.gpus().collect();
+    gpus.sort_by_key(|gpu| pci.devices[*gpu].address);
+    gpus
+}
+
+/// The link of a device at most, by what both of its ends can.
+fn link(pci: &Pci, gpu: usize) -> Option<PcieLink> {
+    let own = pci.devices[gpu].link_max?;
+    let port = pci
+        .above(gpu)
+        .and_then(|port| pci.devices[port].link_max)
+        .unwrap_or(own);
+    let both = Lanes {
+        generation: own.generation.min(port.generation),
+        width: own.width.min(port.width),
+    };
+    Some(PcieLink {
+        generation: both.generation.try_into().ok()?,
+        width: both.width.try_into().ok()?,
+    })
+}
+
+/// Where a device is plugged in.
+pub fn slot(pci: &Pci, gpu: usize) -> Slot {
+    let path = pci.path(gpu);
+    let root = pci.devices[path.last().copied().unwrap_or(gpu)].address;
+    Slot {
+        bridges: path
+            .iter()
+            .map(|bridge| pci.devices[*bridge].address.to_string())
+            .collect(),
+        host_bridge: format!("{:04x}:{:02x}", root.domain, root.bus),
+        numa_node: pci.devices[gpu].numa_node,
+        link: link(pci, gpu),
+    }
+}
+
+/// The ports above some of the GPUs that send requests up to the root instead of straight to a peer.
+pub fn redirecting<'a>(pci: &'a Pci, gpus: &[usize]) -> Vec<&'a PciDevice> {
+    let mut found: Vec<&PciDevice> = Vec::new();
+    for gpu in gpus {
+        for port in pci.path(*gpu) {
+            let device = &pci.devices[port];
+            let redirects = device
+                .acs
+                .is_some_and(|acs| acs.request_redirect || acs.completion_redirect);
+            if redirects && !found.contains(&device) {
+                found.push(device);
+            }
+        }
+    }
+    found
+}
