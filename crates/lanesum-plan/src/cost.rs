@@ -40,11 +40,11 @@
 //! algorithms give the same bits.
 //!
 //! **GPUs.** A call is one kernel: 2 us to launch it eagerly, an assumption; in a graph it is less, for both algorithms
-//! alike. A hop between GPUs under different roots of a socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 25 GB/s when
-//! all ranks write to all: the limits of physics that lanesum plans with, not measured by it. Adding at 1 TB/s is an
+//! alike. A hop between GPUs under different roots of a socket takes 1.0 to 1.1 us; on Gen5 x16 kernels store 45 GB/s to one
+//! other GPU, and 25 when all ranks write to all: the limits of physics that lanesum plans with, not measured by it. Adding at 1 TB/s is an
 //! assumption that hardly counts beside the link. Between two ranks both algorithms push and take up as much, and one shot
 //! has a hop less, so two shots begin to pay at three. Chunks save a quarter of the bytes; until the first of them has been written,
-//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 100 KB. They are ahead from 293 KiB on.
+//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 180 KB. They are ahead from 527 KiB on.
 //!
 //! **Through host memory** a rank pushes as many bytes up its own link as it loads down from there, at the same time, and a hop
 //! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way, and frames of
@@ -122,30 +122,33 @@ pub enum Link {
     Pcie(Ways),
     /// Nothing: all ranks share one GPU.
     OneGpu,
-    /// The host's memory, which each reaches by PCIe Gen5 x16.
+    /// The host's memory.
     Host {
         /// The most ranks that share one GPU, or a switch, and so its link.
         crowd: u32,
+        /// What the slowest link carries, in thousandths of Gen5 x16.
+        permille: u32,
     },
 }
 
 impl Link {
     /// What lies between these GPUs along a path; PCIe where there are none, as nothing is pushed then.
     #[must_use]
-    pub fn along(path: Path, gpus: Option<&Gpus>) -> Link {
+    pub fn along(path: Path, gpus: Option<&Gpus>, world: WorldSize) -> Link {
         match (path, gpus) {
             (Path::HostStaged, gpus) => Link::Host {
                 crowd: gpus.map_or(1, |gpus| {
                     let switch = gpus.fabric().map_or(1, |fabric| fabric.crowd());
                     gpus.crowd().max(switch).max(1) as u32
                 }),
+                permille: gpus.map_or(1000, |gpus| gpus.links.slowest(world)),
             },
             (Path::None | Path::SharedMemory | Path::Peer, Some(gpus)) if gpus.shared() && gpus.distinct() == 1 => {
                 Link::OneGpu
             }
             (Path::None | Path::SharedMemory | Path::Peer, gpus) => {
                 let fabric = gpus.and_then(Gpus::fabric);
-                Link::Pcie(fabric.map_or(Ways::ASSUMED, |fabric| fabric.ways()))
+                Link::Pcie(fabric.map_or(Ways::assumed(world), |fabric| fabric.ways()))
             }
         }
     }
@@ -167,9 +170,12 @@ impl Link {
                 let [hop_us, of_each_us] = ONE_GPU_HOP_US;
                 (hop_us + of_each_us * world.get() as f64, ONE_GPU_STORE_US)
             }
-            Link::Host { crowd } => {
+            Link::Host { crowd, permille } => {
                 let store_us = HOST_STORE_US * f64::from(crowd);
-                (HOST_HOP_US, store_us.max(HOST_RANK_STORE_US))
+                (
+                    HOST_HOP_US,
+                    store_us.max(HOST_RANK_STORE_US) * 1000.0 / f64::from(permille.max(1)),
+                )
             }
         }
     }
@@ -201,7 +207,7 @@ impl CostModel {
         CostModel {
             world,
             cores,
-            link: Link::Pcie(Ways::ASSUMED),
+            link: Link::Pcie(Ways::assumed(world)),
             policy: Policy {
                 algorithm: AlgorithmChoice::Auto,
                 path: PathChoice::Auto,
@@ -285,10 +291,13 @@ impl CostModel {
         let (until_they_flow_us, byte_us) = match self.link {
             Link::OneGpu => return None,
             Link::Pcie(ways) => (PCIE_CHUNKS_US, ways.byte_us()),
-            Link::Host { crowd } => {
+            Link::Host { crowd, permille } => {
                 let [start, of_each] = HOST_CHUNKS_US;
                 let crowd = f64::from(crowd);
-                (start + of_each * crowd, HOST_CHUNK_US * crowd)
+                (
+                    start + of_each * crowd,
+                    HOST_CHUNK_US * crowd * 1000.0 / f64::from(permille.max(1)),
+                )
             }
         };
         let (hop_us, _) = self.link.costs_us(self.world);

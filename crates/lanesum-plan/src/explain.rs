@@ -137,7 +137,7 @@ impl Plan {
                     .as_ref()
                     .is_some_and(|gpus| gates::supposed(Way::Peer, gpus));
                 let how = if supposed { "supposed" } else { "proven" };
-                format!("peer access is {how} for all pairs, and is the shorter way")
+                format!("peer access is {how} for all pairs, and goes first")
             }
         };
         Some(PathRefusal { path, reason })

@@ -14,10 +14,11 @@
 //!
 //! | link | GB/s each way, Gen5 x16 | whence |
 //! |---|---|---|
-//! | of a GPU, all sending to all by kernels' stores | 25 | limits of physics that lanesum plans with |
+//! | of a GPU to one other, by kernels' stores | 45 | limits of physics that lanesum plans with |
+//! | of a GPU to several, all sending to all | 25 | the same |
 //! | from a switch upwards | 45 | kernels' stores alone on such a link |
 //! | between NUMA nodes | 50 | an assumption |
-//! | an NVLink of a pair | 20 | an assumption |
+//! | an NVLink | 20 | an assumption |
 //!
 //! | way | a hop, us | whence |
 //! |---|---|---|
@@ -34,10 +35,13 @@ use serde::{Deserialize, Serialize};
 use crate::words::counted;
 use crate::{Rank, RankGpu, Relation, WorldSize};
 
+const PAIR_BYTES_PER_US: f64 = 45_000.0;
 const GPU_BYTES_PER_US: f64 = 25_000.0;
 const UPLINK_BYTES_PER_US: f64 = 45_000.0;
 const NODES_BYTES_PER_US: f64 = 50_000.0;
 const NVLINK_BYTES_PER_US: f64 = 20_000.0;
+/// The NVLinks of a GPU, at most: who has more with its peers together reaches all of them through switches.
+const NVLINKS_MAX: u32 = 18;
 
 /// A PCIe link, as lanes negotiate it at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,6 +113,12 @@ impl Links {
         known.unwrap_or(PcieLink::ASSUMED).share()
     }
 
+    /// What the slowest of the ranks' links carries, in thousandths of Gen5 x16.
+    pub(crate) fn slowest(&self, world: WorldSize) -> u32 {
+        let least = world.ranks().map(|rank| self.share(rank)).fold(f64::INFINITY, f64::min);
+        ((least * 1000.0) as u32).max(1)
+    }
+
     /// Whether it describes this many ranks, or none.
     pub(crate) fn describe(&self, ranks: usize) -> bool {
         let square = self.relations.len() == ranks && self.relations.iter().all(|row| row.len() == ranks);
@@ -156,6 +166,8 @@ pub enum BusiestLink {
     Nodes(Vec<Rank>),
     /// The NVLinks between two GPUs.
     Nvlink(Rank, Rank),
+    /// Those from a GPU to switches.
+    NvlinkSwitch(Rank),
 }
 
 impl Fabric {
@@ -189,35 +201,64 @@ impl Fabric {
                 pair_us: pairs as f64 / bytes_per_us,
             });
         };
+        let bonds = |one: Rank, other: Rank| match links.relation(one, other) {
+            Some(Relation::Nvlink(bonds)) => Some(u32::from(bonds).max(1)),
+            Some(Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Node | Relation::Sys) | None => None,
+        };
         for one in world.ranks() {
-            let carried = GPU_BYTES_PER_US * links.share(one);
-            carry(BusiestLink::Gpu(one), crossing(&[one]), carried);
-        }
-        for (one, other) in pairs() {
-            if let Some(Relation::Nvlink(bonds)) = links.relation(one, other) {
-                let carried = NVLINK_BYTES_PER_US * f64::from(bonds.max(1));
-                carry(BusiestLink::Nvlink(one, other), 1, carried);
+            let crossing = crossing(&[one]);
+            let each = if crossing == 1 {
+                PAIR_BYTES_PER_US
+            } else {
+                GPU_BYTES_PER_US
+            };
+            carry(BusiestLink::Gpu(one), crossing, each * links.share(one));
+            let nvlinks = world.ranks().filter_map(|other| bonds(one, other));
+            if nvlinks.clone().sum::<u32>() > NVLINKS_MAX {
+                let own = nvlinks.clone().max().unwrap_or(1);
+                let carried = NVLINK_BYTES_PER_US * f64::from(own);
+                carry(BusiestLink::NvlinkSwitch(one), nvlinks.count(), carried);
+                continue;
+            }
+            for (other, bonds) in world.ranks().filter_map(|other| Some((other, bonds(one, other)?))) {
+                carry(
+                    BusiestLink::Nvlink(one, other),
+                    1,
+                    NVLINK_BYTES_PER_US * f64::from(bonds),
+                );
             }
         }
         let mut groups: Vec<Group> = Vec::new();
+        let mut list = |within: Relation, ranks: Vec<Rank>| {
+            if ranks.len() > 1 && groups.iter().all(|group| group.ranks != ranks) {
+                groups.push(Group { within, ranks });
+            }
+        };
+        for ranks in components(world, |one, other| !by_pcie(one, other)) {
+            let all = ranks
+                .iter()
+                .flat_map(|one| ranks.iter().filter_map(|other| bonds(*one, *other)));
+            let least = all.min().map_or(1, |bonds| bonds.try_into().unwrap_or(u8::MAX));
+            list(Relation::Nvlink(least), ranks);
+        }
         for within in Relation::PCIE {
-            let near = |one, other| {
-                by_pcie(one, other) && links.relation(one, other).is_some_and(|relation| relation <= within)
+            // Where two with NVLinks are plugged in is not told; a node has them together.
+            let beyond_switches = within > Relation::Pxb;
+            let near = |one, other| match by_pcie(one, other) {
+                true => links.relation(one, other).is_some_and(|relation| relation <= within),
+                false => beyond_switches,
             };
             for ranks in components(world, near) {
-                if ranks.len() < 2 || groups.iter().any(|group| group.ranks == ranks) {
-                    continue;
-                }
                 let fastest = ranks.iter().map(|rank| links.share(*rank)).fold(0.0, f64::max);
                 match within {
-                    Relation::Pix | Relation::Pxb => {
+                    Relation::Pix | Relation::Pxb if ranks.len() > 1 => {
                         let carried = UPLINK_BYTES_PER_US * fastest;
                         carry(BusiestLink::Uplink(ranks.clone()), crossing(&ranks), carried);
                     }
                     Relation::Node => carry(BusiestLink::Nodes(ranks.clone()), crossing(&ranks), NODES_BYTES_PER_US),
-                    Relation::Phb | Relation::Sys | Relation::Nvlink(_) => {}
+                    Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Sys | Relation::Nvlink(_) => {}
                 }
-                groups.push(Group { within, ranks });
+                list(within, ranks);
             }
         }
         // Of equals the first, which is the smaller one.
@@ -270,7 +311,8 @@ impl Fabric {
     /// The most ranks that reach the host's memory by one link.
     #[must_use]
     pub fn crowd(&self) -> usize {
-        let switches = self.groups.iter().filter(|group| group.within <= Relation::Pxb);
+        let below = |group: &&Group| matches!(group.within, Relation::Pix | Relation::Pxb);
+        let switches = self.groups.iter().filter(below);
         switches.map(|group| group.ranks.len()).max().unwrap_or(1)
     }
 
@@ -293,10 +335,17 @@ pub struct Ways {
 
 impl Ways {
     /// Between GPUs of which it isn't known how they lie to each other: root ports of one socket, Gen5 x16.
-    pub const ASSUMED: Ways = Ways {
-        hop_ns: 1000,
-        byte_fs: 40_000,
-    };
+    #[must_use]
+    pub const fn assumed(world: WorldSize) -> Ways {
+        let byte_fs = match world.get() {
+            0..=2 => 1e9 / PAIR_BYTES_PER_US,
+            _ => 1e9 / GPU_BYTES_PER_US,
+        };
+        Ways {
+            hop_ns: 1000,
+            byte_fs: byte_fs as u32,
+        }
+    }
 
     pub(crate) fn hop_us(self) -> f64 {
         f64::from(self.hop_ns) / 1e3
@@ -324,6 +373,7 @@ impl fmt::Display for Busiest {
                 all(ranks)
             ),
             BusiestLink::Nvlink(one, other) => write!(f, "the NVLinks from rank {one} to rank {other}"),
+            BusiestLink::NvlinkSwitch(rank) => write!(f, "the NVLinks of rank {rank}'s GPU, which {pairs} cross"),
         }
     }
 }

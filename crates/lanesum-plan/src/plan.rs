@@ -92,7 +92,7 @@ impl Plan {
         let proven = gates::proven(gpus, world, policy.path);
         let path = proven.as_ref().map_or(Path::Peer, |proven| proven.path());
         let model = CostModel::new(world, topology.cores())
-            .over(Link::along(path, gpus))
+            .over(Link::along(path, gpus, world))
             .under(policy);
         let standing = match gates::company(world) {
             Err(single) => Standing::Alone(single),

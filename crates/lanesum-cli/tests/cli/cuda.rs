@@ -275,7 +275,7 @@ fn a_path_can_be_asked_for() {
         }
     }
     let report = succeeded(&machine.run(&small("2", &["--json"])));
-    let reason = "peer access is proven for all pairs, and is the shorter way";
+    let reason = "peer access is proven for all pairs, and goes first";
     assert_eq!(
         (&report["path"], &report["other_path"]),
         (&json!("peer"), &json!({"path": "host_staged", "reason": reason})),

@@ -120,9 +120,9 @@ fn on_one_gpu_hops_are_shorter_and_bytes_nearly_free() {
                 .predict_us(name, Buffers::Device, Bytes::new(bytes), CHUNK);
             predicted.unwrap()
         };
-        assert!(over(Link::OneGpu, 0) < over(Link::Pcie(Ways::ASSUMED), 0));
+        assert!(over(Link::OneGpu, 0) < over(Link::Pcie(Ways::assumed(world(4))), 0));
         let per_mib = |link| over(link, 1 << 20) - over(link, 0);
-        assert!(per_mib(Link::OneGpu) * 5.0 < per_mib(Link::Pcie(Ways::ASSUMED)));
+        assert!(per_mib(Link::OneGpu) * 5.0 < per_mib(Link::Pcie(Ways::assumed(world(4)))));
     }
 }
 

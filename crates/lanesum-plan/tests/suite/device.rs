@@ -472,17 +472,17 @@ fn a_topology_with_gpus_survives_its_json_and_one_without_may_leave_them_out() {
 fn people_can_read_why_a_push_runs_or_not() {
     let expected = "\
 all_reduce of 21,504 bf16 (42 KiB) by sum over 2 ranks, device buffers
-  runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 5.38 us
-  not by path host_staged: peer access is proven for all pairs, and is the shorter way
-  chunks of raw bytes instead of frames from 150,000 elements on
+  runs one_shot_push on engine cuda, path peer, 1 epoch, predicted 4.36 us
+  not by path host_staged: peer access is proven for all pairs, and goes first
+  chunks of raw bytes instead of frames from 270,003 elements on
   order of combination 0+1
 algorithms
   alone          refused: it is for one rank, and there are 2
   header_only    refused: it moves no payload, and there is one
   one_shot_pull  refused: it runs on engine host, which does not take device buffers
   two_shot_pull  refused: it runs on engine host, which does not take device buffers
-  one_shot_push  chosen, predicted 5.38 us
-  two_shot_push  refused: predicted 6.38 us, the chosen one 5.38 us
+  one_shot_push  chosen, predicted 4.36 us
+  two_shot_push  refused: predicted 5.36 us, the chosen one 4.36 us
 gates
   peers          yes      2 ranks
   payload        yes      42 KiB a rank
@@ -490,7 +490,7 @@ gates
   peer_access    yes      proven for 2 ordered pairs of ranks
   host_staging   unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
   own_device     yes      2 ranks on 2 GPUs
-  links          unknown  how the GPUs lie to each other was not observed; predicted as root ports of one socket, Gen5 x16
+  links          unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket, Gen5 x16
 ";
     assert_eq!(with_gpus(2, gpus(2, 2)).explain(&device(21_504)).to_string(), expected);
     let expected = "\

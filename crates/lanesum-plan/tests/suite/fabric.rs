@@ -117,6 +117,34 @@ fn what_is_unknown_makes_no_fabric() {
     assert_eq!(Fabric::of(&links, world(1)), None);
 }
 
+/// What crosses from node to node counts, however GPUs of a node are joined.
+#[test]
+fn the_way_between_nodes_is_shared() {
+    for within in [Relation::Phb, Relation::Node] {
+        let links = tree(8, &[(&|rank| rank / 4, within)]);
+        let busiest = Fabric::of(&links, world(8)).unwrap().busiest().clone();
+        assert!(matches!(busiest.link, BusiestLink::Nodes(_)), "{within}: {busiest}");
+        assert_eq!(busiest.pairs, 16);
+    }
+    let nvlinks = tree(8, &[(&|rank| rank / 4, Relation::Nvlink(6))]);
+    assert!(matches!(
+        Fabric::of(&nvlinks, world(8)).unwrap().busiest().link,
+        BusiestLink::Nodes(_)
+    ));
+}
+
+#[test]
+fn nvlinks_make_islands_and_those_of_a_switch_are_shared() {
+    let pairs = tree(4, &[(&|rank| rank / 2, Relation::Nvlink(12))]);
+    assert_eq!(islands(&pairs, 4), [vec![0, 1], vec![2, 3]]);
+    assert_eq!(islands(&tree(2, &[(&|_| 0, Relation::Nvlink(12))]), 2), [vec![0, 1]]);
+    let switch = tree(8, &[(&|_| 0, Relation::Nvlink(18))]);
+    assert_eq!(islands(&switch, 8).len(), 1);
+    let busiest = Fabric::of(&switch, world(8)).unwrap().busiest().clone();
+    assert!(matches!(busiest.link, BusiestLink::NvlinkSwitch(_)), "{busiest}");
+    assert_eq!(busiest.pairs, 7);
+}
+
 /// Slots of GPUs become links, but between two ranks on one GPU is none.
 #[test]
 fn slots_make_links() {

@@ -173,7 +173,7 @@ fn long_messages_across_a_bus_move_in_chunks() {
         let plan = compiled(ranks, Some(gpus(ranks, distinct)), choice, Limits::default()).unwrap();
         plan.chunks_from(Dtype::Bf16).map(|from| from.get() * 2 / 1024)
     };
-    assert_eq!(peer(2, 2, auto), Some(292));
+    assert_eq!(peer(2, 2, auto), Some(527));
     assert_eq!(peer(2, 2, only(AlgorithmName::TwoShotPush)), None);
     assert_eq!(peer(2, 1, auto), None);
     assert_eq!(peer(3, 3, auto), None);
