@@ -1,10 +1,11 @@
 //! What `lanesum plan` takes.
 
 use clap::Args;
-use lanesum_plan::{AlgorithmChoice, Dtype, PathChoice, PcieLink, WORLD_MAX};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Dtype, Engine, PathChoice, PcieLink, WORLD_MAX};
 
 use super::bench::size;
-use super::{algorithms, dtypes, paths};
+use super::{dtypes, paths};
 
 /// `lanesum plan`
 #[derive(Debug, Args)]
@@ -16,12 +17,12 @@ pub struct Plan {
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// The GPUs of ranks 0, 1, ..., by the numbers of the input [default: all, or the best --ranks of them]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8))]
-    pub gpus: Vec<u8>,
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32))]
+    pub gpus: Vec<u32>,
     /// How many ranks [default: the GPUs]
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=WORLD_MAX as i64), conflicts_with = "gpus")]
     pub ranks: Option<u8>,
-    /// The links of the GPUs, which matrices do not tell
+    /// The links of all GPUs, whatever the input tells; matrices tell nothing
     #[arg(long, value_name = "genGxW", value_parser = pcie)]
     pub pcie: Option<PcieLink>,
     /// Bytes that each rank brings to a sum, such as 8KiB or 43008 [default: those of --tokens and --hidden]
@@ -36,8 +37,8 @@ pub struct Plan {
     /// Type of an element
     #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
     pub dtype: Dtype,
-    /// Let the plan decide, or insist on one algorithm
-    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = algorithms())]
+    /// Let the plan decide, or insist on one algorithm of GPUs
+    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = of_gpus())]
     pub algorithm: AlgorithmChoice,
     /// Peer access where it works and pinned host memory where not, or insist on one of the two
     #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
@@ -66,23 +67,33 @@ Examples:
   lanesum plan --topology topo.txt --ranks 4 --bytes 43008 --sweep
   lanesum plan --preset pro6000x8-switches --gpus 0,1,2,3 --json
 
-No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p`, `nvidia-smi -L`
+No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p w`, `nvidia-smi -L`
 and -q, `lspci -vvv` and -tv, and what p2pBandwidthLatencyTest prints; a text that is none of them, or is cut off, is refused with line
 and column. Several must be of one machine, with all its GPUs.
 With fewer ranks than GPUs, the plan takes those that are predicted to be the fastest at this length.
 A dump does not tell whether bytes arrive, how fast links are, or what kernels cost: what is assumed is listed.
-Exit code: 0 with a plan, 1 where no algorithm may run, 2 where the input was refused.";
+Peer access goes first where it works, as in the library, also where host memory is predicted to be faster.
+Exit code: 0 with a plan, 1 where no algorithm may run or the plan could not be written, 2 where the input was refused.";
 
 /// `gen5x16`
 fn pcie(text: &str) -> Result<PcieLink, String> {
     let parsed = || {
+        let text = text.to_ascii_lowercase();
         let (generation, width) = text.strip_prefix("gen")?.split_once('x')?;
-        let link = PcieLink {
-            generation: generation.parse().ok()?,
-            width: width.parse().ok()?,
-        };
-        let known = (1..=7).contains(&link.generation) && [1, 2, 4, 8, 16].contains(&link.width);
-        known.then_some(link)
+        let number = |known: &[u8], word: &str| known.iter().copied().find(|number| number.to_string() == word);
+        Some(PcieLink {
+            generation: number(&[1, 2, 3, 4, 5, 6, 7], generation)?,
+            width: number(&[1, 2, 4, 8, 16], width)?,
+        })
     };
     parsed().ok_or_else(|| "a link is written as gen5x16: generation 1 to 7; 1, 2, 4, 8 or 16 lanes".to_owned())
+}
+
+/// The algorithms of GPUs, and to leave it to the plan.
+fn of_gpus() -> impl TypedValueParser<Value = AlgorithmChoice> {
+    let ours = AlgorithmName::ALL
+        .into_iter()
+        .filter(|name| name.engine() == Some(Engine::Cuda));
+    let names = std::iter::once("auto").chain(ours.map(AlgorithmName::name));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<AlgorithmChoice>())
 }

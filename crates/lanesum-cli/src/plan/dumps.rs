@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use lanesum_plan::{Links, PcieLink};
-use lanesum_probe::dump::{self, Bandwidth, Dump, MOST_BYTES, Measure, Pci, PeerStatus};
+use lanesum_plan::{Links, PcieLink, Relation};
+use lanesum_probe::dump::{self, Bandwidth, Dump, MOST_BYTES, Measure, Pci, PciAddress, PeerStatus, TestedDevice};
 
 use super::known::Known;
 use super::pci;
@@ -89,6 +89,17 @@ fn numbers(dump: &Dump) -> Option<Vec<u32>> {
     }
 }
 
+/// Where the GPUs are plugged in, in the order of their numbers, if a dump of all tells.
+fn addresses(sources: &[Source], count: usize) -> Vec<PciAddress> {
+    let told = sources.iter().map(|source| match &source.dump {
+        Dump::Query(query) => query.gpus.iter().map(|gpu| gpu.address).collect(),
+        Dump::Pci(pci) => pci::gpus(pci).into_iter().map(|gpu| pci.devices[gpu].address).collect(),
+        Dump::Matrix(_) | Dump::Peers(_) | Dump::Bandwidth(_) | Dump::List(_) => vec![],
+    });
+    let mut told = told.filter(|all: &Vec<PciAddress>| all.len() == count);
+    told.next().unwrap_or_default()
+}
+
 fn combined(sources: &[Source]) -> Result<Known, CliError> {
     let mut first: Option<(&Source, Vec<u32>)> = None;
     for source in sources {
@@ -118,7 +129,7 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
     };
     let count = gpus.len();
     let mut known = Known {
-        names: gpus.iter().map(|gpu| format!("GPU{gpu}")).collect(),
+        numbers: gpus,
         model: None,
         links: Links {
             relations: vec![vec![None; count]; count],
@@ -128,6 +139,7 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
         sources: sources.iter().map(Source::name).collect(),
         remarks: vec![],
     };
+    let addresses = addresses(sources, count);
     let is_matrix = |source: &&Source| matches!(source.dump, Dump::Matrix(_));
     let matrices_first = sources
         .iter()
@@ -138,41 +150,36 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
         known
             .remarks
             .extend(remarks.map(|remark| format!("{}, {remark}", source.file)));
-        known.learn(source)?;
+        known.learn(source, &addresses)?;
     }
     Ok(known)
 }
 
 impl Known {
-    fn learn(&mut self, source: &Source) -> Result<(), CliError> {
+    fn learn(&mut self, source: &Source, addresses: &[PciAddress]) -> Result<(), CliError> {
         match &source.dump {
             Dump::Matrix(matrix) => {
                 for (one, other, relation) in matrix.relations.iter() {
-                    let place = &mut self.links.relations[one][other];
-                    if place.is_some_and(|known| known != *relation) {
-                        return Err(usage(
-                            format!(
-                                "{} says {relation} of {} and {}, and an earlier matrix says otherwise",
-                                source.name(),
-                                self.names[one],
-                                self.names[other]
-                            ),
-                            "give one matrix: -m if there are NVLinks, or -mp to plan without them",
-                        ));
+                    let known = self.links.relations[one][other];
+                    if known.is_some_and(|known| known != *relation) {
+                        let cause = format!(
+                            "{} says {relation} of {} and {}, and an earlier matrix says otherwise",
+                            source.name(),
+                            self.name(one),
+                            self.name(other)
+                        );
+                        let hint = "give one matrix: -m if there are NVLinks, or -mp to plan without them";
+                        return Err(usage(cause, hint));
                     }
-                    *place = Some(*relation);
+                    self.links.relations[one][other] = Some(*relation);
                 }
             }
             Dump::Peers(peers) => {
+                let mut unknown = 0;
                 for (one, other, status) in peers.statuses.iter() {
                     match status {
                         PeerStatus::Granted => {}
-                        PeerStatus::Unknown => self.remarks.push(format!(
-                            "{} does not know whether {} reaches {}",
-                            source.name(),
-                            self.names[one],
-                            self.names[other]
-                        )),
+                        PeerStatus::Unknown => unknown += 1,
                         PeerStatus::Chipset
                         | PeerStatus::Gpu
                         | PeerStatus::Topology
@@ -183,60 +190,110 @@ impl Known {
                         }
                     }
                 }
-            }
-            Dump::Bandwidth(bandwidth) => self.learn_bandwidth(bandwidth),
-            Dump::List(list) => {
-                let model = list.gpus.first().map(|gpu| gpu.model.clone());
-                let all_alike = list.gpus.iter().all(|gpu| Some(&gpu.model) == model.as_ref());
-                self.model = model.filter(|_| all_alike);
-            }
-            Dump::Query(query) => {
-                if query.gpus.len() == self.count() {
-                    let links = query.gpus.iter().map(|gpu| {
-                        Some(PcieLink {
-                            generation: u8::try_from(gpu.link.generation_max?).ok()?,
-                            width: u8::try_from(gpu.link.width_max?).ok()?,
-                        })
-                    });
-                    self.links.pcie = links.collect();
+                if unknown > 0 {
+                    let name = source.name();
+                    let remark =
+                        format!("{name} does not know of {unknown} ordered pairs whether there is peer access");
+                    self.remarks.push(remark);
                 }
-                self.model = self.model.take().or_else(|| query.gpus.first()?.model.clone());
             }
-            Dump::Pci(found) => self.learn_pci(found),
+            Dump::Bandwidth(bandwidth) => self.learn_bandwidth(bandwidth, addresses),
+            Dump::List(list) => self.learn_models(list.gpus.iter().map(|gpu| Some(&gpu.model))),
+            Dump::Query(query) => {
+                if query.gpus.len() != self.count() {
+                    let (name, described, all) = (source.name(), query.gpus.len(), self.count());
+                    let remark = format!(
+                        "{name} describes {described} of {all} GPUs, and is not used: which they are is not told"
+                    );
+                    self.remarks.push(remark);
+                    return Ok(());
+                }
+                for (at, gpu) in query.gpus.iter().enumerate() {
+                    let link = |generation: Option<u32>, width: Option<u32>| {
+                        Some(PcieLink {
+                            generation: u8::try_from(generation?).ok()?,
+                            width: u8::try_from(width?).ok()?,
+                        })
+                    };
+                    self.links.pcie[at] = link(gpu.link.generation_max, gpu.link.width_max).or(self.links.pcie[at]);
+                }
+                self.learn_models(query.gpus.iter().map(|gpu| gpu.model.as_ref()));
+            }
+            Dump::Pci(found) => self.learn_pci(found, source),
         }
         Ok(())
     }
 
+    /// The model that all have.
+    fn learn_models<'a>(&mut self, mut models: impl Iterator<Item = Option<&'a String>>) {
+        let Some(first) = models.next().flatten() else { return };
+        if models.all(|model| model == Some(first)) {
+            self.model = Some(first.clone());
+        }
+    }
+
     /// Relations only where no matrix tells them: it is read first.
-    fn learn_pci(&mut self, found: &Pci) {
+    fn learn_pci(&mut self, found: &Pci, source: &Source) {
         let gpus = pci::gpus(found);
         if gpus.len() != self.count() {
+            let remark = format!("{} has no NVIDIA GPUs, and is not used", source.name());
+            self.remarks.push(remark);
             return;
         }
         let slots: Vec<_> = gpus.iter().map(|gpu| pci::slot(found, *gpu)).collect();
+        let mut other_words = None;
         for (at, slot) in slots.iter().enumerate() {
             self.links.pcie[at] = slot.link.or(self.links.pcie[at]);
             for (other_at, other) in slots.iter().enumerate().filter(|(other_at, _)| *other_at != at) {
                 let place = &mut self.links.relations[at][other_at];
-                *place = place.or_else(|| slot.relation(other));
+                match (*place, slot.relation(other)) {
+                    (None, relation) => *place = relation,
+                    // The tree does not show NVLinks.
+                    (Some(Relation::Nvlink(_)), _) | (Some(_), None) => {}
+                    (Some(label), Some(tree)) if label == tree => {}
+                    (Some(label), Some(tree)) => other_words = other_words.or(Some((at, other_at, label, tree))),
+                }
             }
+        }
+        if let Some((one, other, label, tree)) = other_words {
+            self.remarks.push(format!(
+                "{} shows {tree} between {} and {}, and the matrix says {label}, which counts: see that both are of one \
+                 machine",
+                source.name(),
+                self.name(one),
+                self.name(other)
+            ));
         }
         let redirecting = pci::redirecting(found, &gpus);
         if let Some(port) = redirecting.first() {
             self.remarks.push(format!(
-                "access control (ACS) sends requests up to the root at {} ports above GPUs, {} first: writes between GPUs below one switch take \
-                 the way round, and an IOMMU may lose them; turn ACS off for these ports in the firmware, or with setpci",
+                "access control (ACS) sends requests up to the root at {} ports between GPUs below one switch, {} first: \
+                 what they write to each other takes the way round, and an IOMMU may lose it; turn ACS off for these \
+                 ports in the firmware, or with setpci",
                 redirecting.len(),
                 port.address
             ));
         }
     }
 
-    fn learn_bandwidth(&mut self, bandwidth: &Bandwidth) {
+    /// The test numbers GPUs as CUDA does: by address where that is known, else as everybody else.
+    fn learn_bandwidth(&mut self, bandwidth: &Bandwidth, addresses: &[PciAddress]) {
+        let by_address = |device: &TestedDevice| addresses.iter().position(|address| *address == device.address);
+        let places: Option<Vec<usize>> = bandwidth.devices.iter().map(by_address).collect();
+        let places = places.filter(|places| places.len() == self.count());
+        if places.is_none() && self.count() > 1 {
+            self.remarks.push(
+                "p2pBandwidthLatencyTest numbers GPUs as CUDA does, which is taken for the order of nvidia-smi; `nvidia-smi \
+                 -q` of all GPUs would tell"
+                    .to_owned(),
+            );
+        }
+        let place = |at: usize| places.as_ref().map_or(at, |places| places[at]);
         let granted = bandwidth.granted.as_ref();
         for (one, other, yes) in granted.into_iter().flat_map(|granted| granted.iter()) {
             if !yes {
-                self.refused[one][other] = Some("p2pBandwidthLatencyTest could not access the peer".to_owned());
+                let reason = "p2pBandwidthLatencyTest could not access the peer".to_owned();
+                self.refused[place(one)][place(other)] = Some(reason);
             }
         }
         let rate = |peer| bandwidth.table(Measure::Unidirectional, peer);
@@ -252,7 +309,8 @@ impl Known {
             self.remarks.push(format!(
                 "copies from {} to {} run at {rate:.1} GB/s with peer access and at {staged:.1} without: something redirects them (IOMMU, ACS), so \
                  peer access may be slow or broken",
-                self.names[one], self.names[other]
+                self.name(place(one)),
+                self.name(place(other))
             ));
         }
     }

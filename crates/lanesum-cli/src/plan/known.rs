@@ -5,7 +5,8 @@ use lanesum_plan::{Bytes, Gpus, Links, PcieLink, PeerVerdict, RankGpu, RankHost,
 /// What dumps or a preset tell of GPUs, in their order there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    pub names: Vec<String>,
+    /// Their numbers in the tool.
+    pub numbers: Vec<u32>,
     /// Of all of them, where that is known.
     pub model: Option<String>,
     pub links: Links,
@@ -19,10 +20,15 @@ pub struct Known {
 
 impl Known {
     pub fn count(&self) -> usize {
-        self.names.len()
+        self.numbers.len()
     }
 
-    /// The same for links of this kind, where none is known.
+    /// The label of one.
+    pub fn name(&self, at: usize) -> String {
+        format!("GPU{}", self.numbers[at])
+    }
+
+    /// The same with all links of this kind, if one is named.
     pub fn with_pcie(mut self, link: Option<PcieLink>) -> Known {
         let Some(link) = link else { return self };
         self.links.pcie = vec![Some(link); self.count()];
@@ -66,8 +72,8 @@ impl Known {
     /// A GPU of which only its place is known: one that has as many multiprocessors as kernels take.
     fn gpu(&self, at: usize) -> RankGpu {
         RankGpu {
-            uuid: self.names[at].clone(),
-            pci_bus_id: self.names[at].clone(),
+            uuid: self.name(at),
+            pci_bus_id: self.name(at),
             name: self.model.clone().unwrap_or_default(),
             compute: (7, 0),
             multiprocessors: 32,
@@ -81,17 +87,33 @@ impl Known {
         }
     }
 
-    /// What is supposed, as nothing here tells it.
-    pub fn assumes(&self) -> Vec<String> {
+    /// What is supposed of these GPUs, as nothing here tells it.
+    pub fn assumes(&self, gpus: &[usize]) -> Vec<String> {
         let mut assumes = vec![
             "what a GPU writes to a peer's memory arrives, where it is not said to be refused: no dump proves it".to_owned(),
-            "GPUs can use pinned host memory".to_owned(),
-            "kernels' stores reach 25 GB/s from a GPU and 45 GB/s above a switch on Gen5 x16, and 50 GB/s between NUMA nodes".to_owned(),
-            "calls are enqueued eagerly, 2 us each".to_owned(),
-            "each GPU has 32 multiprocessors or more".to_owned(),
+            "GPUs can use pinned host memory, each by its own link or that of its switch".to_owned(),
+            "a byte: kernels store 45 GB/s to one peer and 25 to several on Gen5 x16, 45 above a switch, 50 between NUMA nodes, 20 by an NVLink, and 25 to 36 \
+             to host memory"
+                .to_owned(),
+            "a hop: 0.7 us below one switch or by NVLink, 0.8 by several, 1.0 by the processor, 1.1 within a node, 1.5 between nodes, 2.3 through host memory".to_owned(),
+            "calls are enqueued eagerly, 2 us each; each GPU has 32 multiprocessors or more".to_owned(),
         ];
-        if self.links.pcie.iter().all(Option::is_none) {
-            assumes.push(format!("links are {} (--pcie)", PcieLink::ASSUMED));
+        let names = |all: Vec<usize>| all.into_iter().map(|gpu| self.name(gpu)).collect::<Vec<_>>().join(", ");
+        let unknown: Vec<usize> = gpus
+            .iter()
+            .copied()
+            .filter(|gpu| self.links.pcie[*gpu].is_none())
+            .collect();
+        if !unknown.is_empty() {
+            assumes.push(format!(
+                "the links of {} are {} (--pcie)",
+                names(unknown),
+                PcieLink::ASSUMED
+            ));
+        }
+        if self.sources.iter().any(|source| source.contains("-p2p")) {
+            assumes
+                .push("the matrix of topo -p2p is that of writes (w): what it was asked for is not in it".to_owned());
         }
         assumes
     }

@@ -17,8 +17,8 @@ pub mod presets;
 mod report;
 
 use lanesum_plan::{
-    Buffers, Bytes, Elements, Limits, Operation, Plan, PlanError, PlanInputs, Policy, ReductionTree, Request,
-    WORLD_MAX, WorldSize,
+    Buffers, Bytes, Elements, Limits, Operation, Path, PathChoice, Plan, PlanError, PlanInputs, Policy, ReductionTree,
+    Request, WORLD_MAX, WorldSize,
 };
 
 use crate::arguments;
@@ -42,7 +42,23 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
     let request = request(arguments)?;
     let gpus = chosen(arguments, &known, &request)?;
     let plan = compiled(&known, &gpus, policy(arguments)).map_err(refused)?;
-    let report = Report::of(&known, &gpus, &plan, &request, arguments.sweep);
+    let along = |path| {
+        compiled(
+            &known,
+            &gpus,
+            Policy {
+                path,
+                ..policy(arguments)
+            },
+        )
+        .ok()
+    };
+    let other = match plan.explain(&request).path {
+        Path::Peer => along(PathChoice::HostStaged),
+        Path::HostStaged => along(PathChoice::Peer),
+        Path::None | Path::SharedMemory => None,
+    };
+    let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, arguments.sweep);
     if arguments.json {
         say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
@@ -88,17 +104,17 @@ fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Resu
         cause,
         hint: hint.into(),
     };
-    let named: Vec<usize> = arguments.gpus.iter().map(|gpu| usize::from(*gpu)).collect();
-    if let Some(gpu) = named.iter().find(|gpu| **gpu >= count) {
-        let cause = format!(
-            "--gpus {gpu}: the input has {count} GPUs, 0 to {}",
-            count.saturating_sub(1)
-        );
-        return Err(usage(cause, "name GPUs by their numbers in the input"));
-    }
-    if let Some((at, gpu)) = named.iter().enumerate().find(|(at, gpu)| named[..*at].contains(gpu)) {
-        let cause = format!("--gpus names GPU {gpu} again at place {}", at + 1);
-        return Err(usage(cause, "name each GPU once"));
+    let mut named: Vec<usize> = Vec::new();
+    for number in &arguments.gpus {
+        let Some(at) = known.numbers.iter().position(|known| known == number) else {
+            let all: Vec<String> = known.numbers.iter().map(u32::to_string).collect();
+            let cause = format!("--gpus {number}: the input has GPUs {}", all.join(", "));
+            return Err(usage(cause, "name GPUs by their numbers in the input"));
+        };
+        if named.contains(&at) {
+            return Err(usage(format!("--gpus names GPU {number} twice"), "name each GPU once"));
+        }
+        named.push(at);
     }
     if !named.is_empty() {
         return Ok(named);
@@ -112,7 +128,20 @@ fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Resu
         let cause = format!("the input has {count} GPUs, and a communicator has at most {WORLD_MAX} ranks");
         return Err(usage(cause, "plan for some of them: --ranks N, or --gpus"));
     }
+    if choices(count, ranks) > CHOICES_MAX {
+        let cause = format!("{ranks} of {count} GPUs can be chosen in more than {CHOICES_MAX} ways");
+        return Err(usage(cause, "name them: --gpus"));
+    }
     Ok(best(ranks, known, request, policy(arguments)))
+}
+
+/// The most choices of GPUs that are weighed: some 20,000 plans take less than a second.
+const CHOICES_MAX: u64 = 20_000;
+
+/// In how many ways so many of so many can be chosen.
+fn choices(count: usize, taken: usize) -> u64 {
+    let (count, taken) = (count as u64, taken as u64);
+    (0..taken.min(count - taken)).fold(1, |ways: u64, next| ways.saturating_mul(count - next) / (next + 1))
 }
 
 /// The GPUs that are predicted to sum the request soonest; of equals those with the lowest numbers.
@@ -175,14 +204,12 @@ pub fn list(arguments: &arguments::Presets) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use lanesum_plan::{AlgorithmChoice, Answer, Dtype, Gate, PathChoice, Verdict};
+    use lanesum_plan::{AlgorithmChoice, Answer, Dtype, Gate, Verdict};
 
     use super::*;
 
     fn real_dumps() -> Vec<(String, Known)> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lanesum-probe/tests/data");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lanesum-probe/tests/data");
         let files = std::fs::read_dir(folder).expect("the dumps of lanesum-probe");
         let mut paths: Vec<String> = files
             .map(|file| file.expect("an entry").path().display().to_string())
@@ -263,7 +290,7 @@ mod tests {
     #[test]
     fn access_control_that_redirects_is_remarked() {
         let folder = tempfile::tempdir().expect("a folder");
-        let real = Path::new(env!("CARGO_MANIFEST_DIR"))
+        let real = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../lanesum-probe/tests/data/hw-02-lspci-vvv-esc8000a-8xPRO6000-ABRIDGED.txt");
         let text = std::fs::read_to_string(real)
             .expect("the dump")

@@ -42,19 +42,25 @@ pub fn slot(pci: &Pci, gpu: usize) -> Slot {
     }
 }
 
-/// The ports above some of the GPUs that send requests up to the root instead of straight to a peer.
+/// The ports on the ways between GPUs below one switch that send requests up to the root instead of straight to a peer.
 pub fn redirecting<'a>(pci: &'a Pci, gpus: &[usize]) -> Vec<&'a PciDevice> {
-    let mut found: Vec<&PciDevice> = Vec::new();
-    for gpu in gpus {
-        for port in pci.path(*gpu) {
-            let device = &pci.devices[port];
-            let redirects = device
-                .acs
-                .is_some_and(|acs| acs.request_redirect || acs.completion_redirect);
-            if redirects && !found.contains(&device) {
-                found.push(device);
+    let paths: Vec<Vec<usize>> = gpus.iter().map(|gpu| pci.path(*gpu)).collect();
+    let mut found: Vec<usize> = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        let others = paths.iter().enumerate().filter(|(other_at, _)| *other_at != at);
+        for (_, other) in others {
+            // Those below what both have in common, if they have anything.
+            if let Some(common) = path.iter().position(|port| other.contains(port)) {
+                found.extend(&path[..common]);
             }
         }
     }
-    found
+    found.sort_unstable();
+    found.dedup();
+    let ports = found.into_iter().map(|port| &pci.devices[port]);
+    let redirects = |port: &&PciDevice| {
+        port.acs
+            .is_some_and(|acs| acs.request_redirect || acs.completion_redirect)
+    };
+    ports.filter(redirects).collect()
 }

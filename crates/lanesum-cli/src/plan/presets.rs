@@ -120,7 +120,7 @@ impl Preset {
         };
         let ranks = group.len();
         Known {
-            names: (0..ranks).map(|at| format!("GPU{at}")).collect(),
+            numbers: (0..ranks as u32).collect(),
             model: Some(self.gpu.to_owned()),
             links: Links {
                 relations: (0..ranks)

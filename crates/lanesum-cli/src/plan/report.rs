@@ -97,8 +97,16 @@ pub struct Report {
 
 impl Report {
     /// Of a plan for these GPUs, by their places in what is known.
-    pub fn of(known: &Known, gpus: &[usize], plan: &Plan, request: &Request, sweep: bool) -> Report {
+    pub fn of(
+        known: &Known,
+        gpus: &[usize],
+        (plan, other): (&Plan, Option<&Plan>),
+        request: &Request,
+        sweep: bool,
+    ) -> Report {
         let explanation = plan.explain(request);
+        // What it would take along the path that is not taken, if anything could.
+        let other_us = other.and_then(|other| other.explain(request).predicted_us);
         let places = || gpus.iter().enumerate();
         let pairs = places().flat_map(|(from, one)| places().map(move |(to, other)| (from, *one, to, *other)));
         let fabric = plan.topology().gpus.as_ref().and_then(lanesum_plan::Gpus::fabric);
@@ -117,7 +125,7 @@ impl Report {
             gpus: places()
                 .map(|(rank, gpu)| Gpu {
                     rank,
-                    gpu: known.names[*gpu].clone(),
+                    gpu: known.name(*gpu),
                     model: known.model.clone(),
                     pcie: known.links.pcie[*gpu].map(|link| link.to_string()),
                 })
@@ -141,10 +149,10 @@ impl Report {
                 .map(|island| island.into_iter().map(Rank::index).collect())
                 .collect(),
             gates: explanation.gates.iter().map(gate).collect(),
-            other_path: explanation
-                .other_path
-                .as_ref()
-                .map(|other| format!("not by path {}: {}", other.path, other.reason)),
+            other_path: explanation.other_path.as_ref().map(|other| {
+                let predicted = other_us.map_or_else(String::new, |us| format!(" (predicted {us:.2} us)"));
+                format!("not by path {}{predicted}: {}", other.path, other.reason)
+            }),
             alternatives: explanation
                 .candidates
                 .iter()
@@ -168,7 +176,7 @@ impl Report {
                 false => vec![],
             },
             remarks: known.remarks.clone(),
-            assumes: known.assumes(),
+            assumes: known.assumes(gpus),
         }
     }
 

@@ -149,6 +149,80 @@ fn what_cannot_be_read_is_refused_with_its_place() {
 }
 
 #[test]
+fn gpus_are_named_by_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some.txt").display().to_string();
+    let text = "\tGPU2\tGPU5\tGPU7\nGPU2\t X \tPIX\tSYS\nGPU5\tPIX\t X \tSYS\nGPU7\tSYS\tSYS\t X \n";
+    std::fs::write(&file, text).unwrap();
+    let plan = json(&["plan", "--topology", &file, "--gpus", "7,2", "--json"]);
+    assert_eq!(
+        (&plan["gpus"][0]["gpu"], &plan["gpus"][1]["gpu"]),
+        (&"GPU7".into(), &"GPU2".into())
+    );
+    assert_eq!(plan["pairs"][0]["link"], "SYS");
+    assert!(refused(&["plan", "--topology", &file, "--gpus", "3"]).contains("2, 5, 7"));
+    let best = json(&["plan", "--topology", &file, "--ranks", "2", "--json"]);
+    assert_eq!(best["gpus"][1]["gpu"], "GPU5");
+}
+
+#[test]
+fn more_choices_than_can_be_weighed_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.txt").display().to_string();
+    let names: Vec<String> = (0..24).map(|gpu| format!("GPU{gpu}")).collect();
+    let row = |own: usize| {
+        let cells = (0..24).map(|gpu| if gpu == own { " X " } else { "SYS" });
+        cells.collect::<Vec<_>>().join("\t")
+    };
+    let rows: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(own, name)| format!("{name}\t{}", row(own)))
+        .collect();
+    std::fs::write(&file, format!("\t{}\n{}\n", names.join("\t"), rows.join("\n"))).unwrap();
+    assert!(refused(&["plan", "--topology", &file, "--ranks", "8"]).contains("--gpus"));
+    assert!(refused(&["plan", "--topology", &file]).contains("at most 16"));
+    assert_eq!(
+        json(&["plan", "--topology", &file, "--ranks", "3", "--json"])["ranks"],
+        3
+    );
+}
+
+#[test]
+fn only_algorithms_of_gpus_can_be_asked_for() {
+    let error = refused(&["plan", "--preset", "rtx5090x2", "--algorithm", "one_shot_pull"]);
+    assert!(error.contains("one_shot_push"), "{error}");
+    let plan = json(&[
+        "plan",
+        "--preset",
+        "rtx5090x2",
+        "--algorithm",
+        "two_shot_push",
+        "--json",
+    ]);
+    assert_eq!(plan["decision"]["algorithm"], "two_shot_push");
+    // The path that is not taken says what it would take.
+    let other = plan["other_path"].as_str().unwrap();
+    assert!(other.contains("host_staged (predicted "), "{other}");
+}
+
+#[test]
+fn a_tree_that_is_not_the_matrix_is_remarked() {
+    let matrix = dump("18-8xTITANV-old-no-numa-column.txt");
+    let tree = dump("hw-02-lspci-vvv-esc8000a-8xPRO6000-ABRIDGED.txt");
+    let plan = json(&["plan", "--topology", &matrix, "--lspci", &tree, "--json"]);
+    assert!(
+        plan["remarks"].to_string().contains("the matrix says"),
+        "{}",
+        plan["remarks"]
+    );
+    let matrix = dump("12-8xPRO6000-dual-epyc-vswitch-ansi-raw.txt");
+    let same = json(&["plan", "--topology", &matrix, "--lspci", &tree, "--json"]);
+    assert_eq!(same["remarks"], serde_json::json!([]));
+    assert_eq!(same["gpus"][0]["pcie"], "Gen5 x16");
+}
+
+#[test]
 fn presets_are_boxes_that_plan_knows() {
     let list = json(&["presets", "--json"]);
     let presets = list["presets"].as_array().unwrap();
