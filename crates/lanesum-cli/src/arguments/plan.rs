@@ -1,5 +1,7 @@
 //! What `lanesum plan` takes.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lanesum_plan::{AlgorithmChoice, AlgorithmName, Dtype, Engine, PathChoice, PcieLink, WORLD_MAX};
@@ -46,6 +48,9 @@ pub struct Plan {
     /// Also say what each length from 1 KiB to 64 MiB would run, and by how much it is ahead
     #[arg(long)]
     pub sweep: bool,
+    /// Also write all of it, with the tree and a chart, as one HTML file to send to somebody
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Write one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -65,6 +70,7 @@ Examples:
   nvidia-smi topo -m | lanesum plan --topology -
   lanesum plan --topology topo.txt --p2p p2p.txt --pcie gen4x16
   lanesum plan --topology topo.txt --ranks 4 --bytes 43008 --sweep
+  lanesum plan --topology topo.txt --p2p p2p.txt --report box.html
   lanesum plan --preset pro6000x8-switches --gpus 0,1,2,3 --json
 
 No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p w`, `nvidia-smi -L`

@@ -13,8 +13,8 @@
 mod choice;
 pub mod gpu;
 pub mod host;
-mod plot;
-mod record;
+pub mod plot;
+pub mod record;
 mod sizes;
 pub mod statistics;
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dumps` | from texts to what they tell |
 //! | `known` | what is known of the GPUs, and the topology that a plan is made from |
+//! | `page` | the same as one HTML file |
 //! | `pci` | the tree of `lspci` |
 //! | `presets` | common boxes |
 //! | `report` | what is said |
@@ -12,6 +13,7 @@
 
 mod dumps;
 mod known;
+mod page;
 mod pci;
 pub mod presets;
 mod report;
@@ -22,6 +24,7 @@ use lanesum_plan::{
 };
 
 use crate::arguments;
+use crate::bench::record;
 use crate::errors::{CliError, say};
 use known::Known;
 use presets::Preset;
@@ -58,7 +61,11 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
         Path::HostStaged => along(PathChoice::Peer),
         Path::None | Path::SharedMemory => None,
     };
-    let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, arguments.sweep);
+    let sweep = arguments.sweep || arguments.report.is_some();
+    let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, sweep);
+    if let Some(file) = &arguments.report {
+        record::write_whole(file, &page::html(&report))?;
+    }
     if arguments.json {
         say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {

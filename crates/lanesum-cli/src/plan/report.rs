@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lanesum_plan::{
-    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Path, Plan, Rank, Relation, Request, Verdict,
+    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Group, Path, Plan, Rank, Relation, Request, Verdict,
 };
 use serde::Serialize;
 
@@ -13,86 +13,94 @@ use crate::progress::grouped;
 
 /// A GPU that ranks would use.
 #[derive(Debug, Serialize)]
-struct Gpu {
-    rank: usize,
-    gpu: String,
-    model: Option<String>,
-    pcie: Option<String>,
+pub struct Gpu {
+    pub rank: usize,
+    pub gpu: String,
+    pub model: Option<String>,
+    pub pcie: Option<String>,
 }
 
 /// The way from one rank's GPU to another's.
 #[derive(Debug, Serialize)]
-struct Pair {
-    from: usize,
-    to: usize,
+pub struct Pair {
+    pub from: usize,
+    pub to: usize,
     /// How they lie to each other; null if it is unknown.
-    link: Option<Relation>,
+    pub link: Option<Relation>,
     /// `assumed`, or `refused`.
-    peer: &'static str,
-    reason: Option<String>,
+    pub peer: &'static str,
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Gate {
-    name: &'static str,
-    verdict: &'static str,
-    reason: String,
-    remedy: Option<&'static str>,
+pub struct Gate {
+    pub name: &'static str,
+    pub verdict: &'static str,
+    pub reason: String,
+    pub remedy: Option<&'static str>,
 }
 
 /// What one length would run.
 #[derive(Debug, Serialize)]
 pub struct Decision {
-    bytes: u64,
-    dtype: Dtype,
-    engine: Engine,
-    path: Path,
+    pub bytes: u64,
+    pub dtype: Dtype,
+    pub engine: Engine,
+    pub path: Path,
     /// None where all are refused.
     pub algorithm: Option<AlgorithmName>,
-    predicted_us: Option<f64>,
+    pub predicted_us: Option<f64>,
     /// Whether long messages move in chunks there.
-    chunks: bool,
+    pub chunks: bool,
 }
 
 /// An algorithm that is not taken.
 #[derive(Debug, Serialize)]
-struct Alternative {
-    algorithm: AlgorithmName,
-    path: Path,
-    predicted_us: Option<f64>,
-    refused: String,
+pub struct Alternative {
+    pub algorithm: AlgorithmName,
+    pub path: Path,
+    pub predicted_us: Option<f64>,
+    pub refused: String,
 }
 
 /// One length of a sweep.
 #[derive(Debug, Serialize)]
-struct Length {
+pub struct Length {
     #[serde(flatten)]
-    decision: Decision,
+    pub decision: Decision,
     /// The next best, and how much longer it is predicted to take.
-    next: Option<AlgorithmName>,
-    margin_us: Option<f64>,
+    pub next: Option<AlgorithmName>,
+    pub margin_us: Option<f64>,
+    /// Each algorithm that could.
+    #[serde(skip)]
+    pub predicted: Vec<(AlgorithmName, f64)>,
 }
 
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    version: &'static str,
-    sources: Vec<String>,
-    ranks: usize,
-    gpus: Vec<Gpu>,
-    pairs: Vec<Pair>,
-    islands: Vec<Vec<usize>>,
-    gates: Vec<Gate>,
+    pub version: &'static str,
+    pub sources: Vec<String>,
+    pub ranks: usize,
+    pub gpus: Vec<Gpu>,
+    pub pairs: Vec<Pair>,
+    pub islands: Vec<Vec<usize>>,
+    pub gates: Vec<Gate>,
     pub decision: Decision,
     /// Why the other path between GPUs isn't taken.
-    other_path: Option<String>,
-    alternatives: Vec<Alternative>,
-    two_shots_from_bytes: Option<u64>,
-    chunks_from_bytes: Option<u64>,
+    pub other_path: Option<String>,
+    pub alternatives: Vec<Alternative>,
+    pub two_shots_from_bytes: Option<u64>,
+    pub chunks_from_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    sweep: Vec<Length>,
-    remarks: Vec<String>,
-    assumes: Vec<String>,
+    pub sweep: Vec<Length>,
+    pub remarks: Vec<String>,
+    pub assumes: Vec<String>,
+    /// What shares links, if that is known.
+    #[serde(skip)]
+    pub groups: Option<Vec<Group>>,
+    #[serde(skip)]
+    pub busiest: Option<String>,
 }
 
 impl Report {
@@ -177,17 +185,18 @@ impl Report {
             },
             remarks: known.remarks.clone(),
             assumes: known.assumes(gpus),
+            groups: fabric.as_ref().map(|fabric| fabric.groups().to_vec()),
+            busiest: fabric.as_ref().map(|fabric| fabric.busiest().to_string()),
         }
     }
 
-    /// The tables for people.
-    pub fn tables(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text).unwrap_or_default();
-        text
+    /// The ranks, in order.
+    pub fn all_ranks(&self) -> Vec<Rank> {
+        (0..self.ranks).filter_map(|rank| Rank::new(rank).ok()).collect()
     }
 
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    /// The decision.
+    pub fn sentence(&self) -> String {
         let Decision {
             bytes,
             dtype,
@@ -199,20 +208,23 @@ impl Report {
         } = &self.decision;
         let ranks = counted(self.ranks, "rank", "ranks");
         let what = format!("{} B of {dtype} over {ranks}", grouped(*bytes));
-        match (algorithm, predicted_us) {
-            (Some(algorithm), us) => writeln!(
-                text,
-                "lanesum {} plan: {algorithm} on path {path}{} for {what}, predicted {:.1} us",
-                self.version,
-                if *chunks { ", in chunks," } else { "" },
-                us.unwrap_or_default()
-            )?,
-            (None, _) => writeln!(
-                text,
-                "lanesum {} plan: nothing may run on GPUs for {what}",
-                self.version
-            )?,
-        }
+        let Some(algorithm) = algorithm else {
+            return format!("nothing may run on GPUs for {what}");
+        };
+        let chunks = if *chunks { ", in chunks," } else { "" };
+        let us = predicted_us.unwrap_or_default();
+        format!("{algorithm} on path {path}{chunks} for {what}, predicted {us:.1} us")
+    }
+
+    /// The tables for people.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).unwrap_or_default();
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "lanesum {} plan: {}", self.version, self.sentence())?;
         writeln!(text, "\n  from        {}", self.sources.join("\n              "))?;
         for (place, gpu) in self.gpus.iter().enumerate() {
             let title = if place == 0 { "GPUs" } else { "" };
@@ -228,7 +240,8 @@ impl Report {
         if let Some(other) = &self.other_path {
             writeln!(text, "\n{other}")?;
         }
-        let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || algorithm.is_none();
+        let could =
+            |alternative: &&Alternative| alternative.predicted_us.is_some() || self.decision.algorithm.is_none();
         for alternative in self.alternatives.iter().filter(could) {
             writeln!(text, "not {}: {}", alternative.algorithm, alternative.refused)?;
         }
@@ -334,16 +347,18 @@ fn decision(explanation: &Explanation) -> Decision {
 }
 
 fn length(explanation: &Explanation) -> Length {
-    let others = explanation
-        .candidates
+    let could = explanation.candidates.iter();
+    let predicted: Vec<(AlgorithmName, f64)> = could
+        .filter_map(|candidate| Some((candidate.algorithm, candidate.predicted_us?)))
+        .collect();
+    let others = predicted
         .iter()
-        .filter(|candidate| Some(candidate.algorithm) != explanation.chosen);
-    let next = others
-        .filter_map(|candidate| Some((candidate.predicted_us?, candidate.algorithm)))
-        .min_by(|one, other| one.0.total_cmp(&other.0));
+        .filter(|(algorithm, _)| Some(*algorithm) != explanation.chosen);
+    let next = others.min_by(|one, other| one.1.total_cmp(&other.1));
     Length {
         decision: decision(explanation),
-        next: next.map(|(_, algorithm)| algorithm),
-        margin_us: next.and_then(|(us, _)| Some(us - explanation.predicted_us?)),
+        next: next.map(|(algorithm, _)| *algorithm),
+        margin_us: next.and_then(|(_, us)| Some(us - explanation.predicted_us?)),
+        predicted,
     }
 }

@@ -223,6 +223,59 @@ fn a_tree_that_is_not_the_matrix_is_remarked() {
 }
 
 #[test]
+fn a_page_holds_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let matrix = folder.path().join("a<b>&c.txt").display().to_string();
+    std::fs::copy(dump("01-2x5090-phb-wrx80.txt"), &matrix).unwrap();
+    let page = folder.path().join("box.html").display().to_string();
+    let peers = dump("01-2x5090-phb-wrx80.p2p-rw.txt");
+    json(&[
+        "plan",
+        "--topology",
+        &matrix,
+        "--p2p",
+        &peers,
+        "--report",
+        &page,
+        "--json",
+    ]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in [
+        "<!doctype html>",
+        "one_shot_push on path host_staged",
+        "a&lt;b&gt;&amp;c.txt",
+        "class=\"PHB refused\"",
+        "GNS: GPU not supported",
+        "<svg ",
+        "<td>67,108,864</td>",
+        "How to read this",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // Nothing is fetched from anywhere, and what opens closes.
+    assert!(!html.contains("src=") && !html.contains("href="));
+    for element in ["div", "table", "ul", "svg", "span", "p"] {
+        let count = |text: &str| html.matches(text).count();
+        let opened = count(&format!("<{element}>")) + count(&format!("<{element} "));
+        assert_eq!(opened, count(&format!("</{element}>")), "{element}");
+    }
+    // Also of one rank, of many, and where nothing may run.
+    for arguments in [&["--gpus", "0"][..], &["--path", "peer"]] {
+        let mut all = vec!["plan", "--topology", &matrix, "--p2p", &peers, "--report", &page];
+        all.extend(arguments);
+        assert!(run(&all).status.code().is_some_and(|code| code < 2));
+        assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+    }
+    let output = run(&["plan", "--topology", &matrix, "--report", "/no/such/folder/box.html"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("/no/such/folder/box.html")
+    );
+}
+
+#[test]
 fn presets_are_boxes_that_plan_knows() {
     let list = json(&["presets", "--json"]);
     let presets = list["presets"].as_array().unwrap();
