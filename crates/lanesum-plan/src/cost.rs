@@ -44,20 +44,20 @@
 //! other GPU, and 25 when all ranks write to all: the limits of physics that lanesum plans with, not measured by it. Adding at 1 TB/s is an
 //! assumption that hardly counts beside the link. Between two ranks both algorithms push and take up as much, and one shot
 //! has a hop less, so two shots begin to pay at three. Chunks save a quarter of the bytes; until the first of them has been written,
-//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 180 KB. They are ahead from 527 KiB on.
+//! fenced, told and found, which counts as 4 us, an assumption, frames would have moved 180 KB. On Gen5 x16 they are ahead from 527 KiB on.
 //!
 //! **Through host memory** a rank pushes as many bytes up its own link as it loads down from there, at the same time, and a hop
-//! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s each way, and frames of
-//! two ranks on one link 30 GB/s in each direction (13.8 us for 128 KiB, 26 for 256), and of one rank on its own link 25 (9.4 and 16.4). Ranks that share a GPU share its link. How much the
+//! is half of the flag round trip of 4.6 us that was measured on Gen5 x16. There the copy engines moved 55 GB/s one way and 50 both ways, and frames of
+//! two ranks on one link 30 GB/s in each direction (13.4 us for 128 KiB, 26 for 256), and of one rank on its own link 25 (9.7 for 128 KiB). Ranks that share a GPU share its link. How much the
 //! host's memory carries is not counted. Chunks are pushed and taken up at once, which brings 36.5 GB/s of payload each way where frames
-//! bring 22, but the first of them must be written, told and found before anything flows: together that is 25 us for 256 KiB of two ranks
-//! on one link and 71 for 1 MiB, 191 and 420 us for 1 MiB of four and eight, and 44 for 1 MiB of two with a link each.
+//! bring 22, but the first of them must be written, told and found before anything flows: together that is 26 us for 256 KiB of two ranks
+//! on one link and 71 for 1 MiB, 191 and 420 us for 1 MiB of four and eight, and 47 for 1 MiB of two with a link each.
 //!
 //! **Ranks that all share one GPU** use no link: what they push stays in its caches and memory. [`Link::OneGpu`] has a hop, which grows
 //! with the ranks that poll beside one another, and a rate of its own, so that the crossings are those measured on an H200
 //! (benches/records/gpu-crossings-*-h200.json: between 128 and 160 KiB for four ranks, between 80 and 96 for eight), and
 //! tests on one GPU get the algorithm that is the faster there. It says nothing of a machine
-//! with a GPU for each rank, and decides nothing there; where only some ranks share one, the links decide. Ranks that share
+//! with a GPU for each rank, and decides nothing there; where only some ranks share one, links as they are assumed decide. Ranks that share
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
 use crate::gates::in_place;
@@ -137,10 +137,7 @@ impl Link {
     pub fn along(path: Path, gpus: Option<&Gpus>, world: WorldSize) -> Link {
         match (path, gpus) {
             (Path::HostStaged, gpus) => Link::Host {
-                crowd: gpus.map_or(1, |gpus| {
-                    let switch = gpus.fabric().map_or(1, |fabric| fabric.crowd());
-                    gpus.crowd().max(switch).max(1) as u32
-                }),
+                crowd: gpus.map_or(1, |gpus| gpus.host_crowd().max(1) as u32),
                 permille: gpus.map_or(1000, |gpus| gpus.links.slowest(world)),
             },
             (Path::None | Path::SharedMemory | Path::Peer, Some(gpus)) if gpus.shared() && gpus.distinct() == 1 => {
@@ -148,7 +145,8 @@ impl Link {
             }
             (Path::None | Path::SharedMemory | Path::Peer, gpus) => {
                 let fabric = gpus.and_then(Gpus::fabric);
-                Link::Pcie(fabric.map_or(Ways::assumed(world), |fabric| fabric.ways()))
+                let slowest = gpus.map_or(1000, |gpus| gpus.links.slowest(world));
+                Link::Pcie(fabric.map_or_else(|| Ways::assumed(world).slowed(slowest), |fabric| fabric.ways()))
             }
         }
     }

@@ -9,22 +9,22 @@
 //! ```
 //!
 //! which is what a fluid model of fair shares gives for such traffic, latencies apart. A label may lie (a virtual machine hides switches,
-//! a switch may be partitioned), so what was measured goes before; nothing here is more than an order of magnitude where labels are all
+//! a switch may be partitioned), so this is right only to an order of magnitude where labels are all
 //! that is known.
 //!
 //! | link | GB/s each way, Gen5 x16 | whence |
 //! |---|---|---|
-//! | of a GPU to one other, by kernels' stores | 45 | limits of physics that lanesum plans with |
+//! | of a GPU to one other, by kernels' stores | 45 | limits of physics that lanesum plans with (cost.rs) |
 //! | of a GPU to several, all sending to all | 25 | the same |
-//! | from a switch upwards | 45 | kernels' stores alone on such a link |
+//! | from a switch upwards | 45 | an assumption: as a GPU's own |
 //! | between NUMA nodes | 50 | an assumption |
 //! | an NVLink | 20 | an assumption |
 //!
 //! | way | a hop, us | whence |
 //! |---|---|---|
-//! | one switch, NVLink | 0.7 | 0.65 to 0.75, published |
+//! | one switch, NVLink | 0.7 | 0.65 to 0.75, as above |
 //! | several switches | 0.8 | an assumption |
-//! | the processor | 1.0 | 1.0 to 1.1, published |
+//! | the processor | 1.0 | 1.0 to 1.1, as above |
 //! | host bridges of a node | 1.1 | as above |
 //! | nodes | 1.5 | an assumption |
 
@@ -33,44 +33,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::words::counted;
-use crate::{Rank, RankGpu, Relation, WorldSize};
+use crate::{PcieLink, Rank, RankGpu, Relation, WorldSize};
 
-const PAIR_BYTES_PER_US: f64 = 45_000.0;
-const GPU_BYTES_PER_US: f64 = 25_000.0;
-const UPLINK_BYTES_PER_US: f64 = 45_000.0;
-const NODES_BYTES_PER_US: f64 = 50_000.0;
-const NVLINK_BYTES_PER_US: f64 = 20_000.0;
-/// The NVLinks of a GPU, at most: who has more with its peers together reaches all of them through switches.
-const NVLINKS_MAX: u32 = 18;
+mod survey;
 
-/// A PCIe link, as lanes negotiate it at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PcieLink {
-    /// The generation, 1 to 7: each carries twice what the one before does.
-    pub generation: u8,
-    /// The lanes, 1 to 16.
-    pub width: u8,
-}
+use survey::Survey;
 
-impl PcieLink {
-    /// What is assumed of links that nobody has described.
-    pub const ASSUMED: PcieLink = PcieLink {
-        generation: 5,
-        width: 16,
-    };
-
-    /// What it carries, of what Gen5 x16 does.
-    fn share(self) -> f64 {
-        let generations = i32::from(self.generation.clamp(1, 7)) - 5;
-        f64::from(self.width.clamp(1, 16)) / 16.0 * 2f64.powi(generations)
-    }
-}
-
-impl fmt::Display for PcieLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gen{} x{}", self.generation, self.width)
-    }
-}
+/// From a GPU to one other, and to several while all send to all: bytes a microsecond that kernels store on Gen5 x16.
+const PAIR: f64 = 45_000.0;
+const GPU: f64 = 25_000.0;
 
 /// What is known of the links between the ranks' GPUs; nothing, by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -116,7 +87,7 @@ impl Links {
     /// What the slowest of the ranks' links carries, in thousandths of Gen5 x16.
     pub(crate) fn slowest(&self, world: WorldSize) -> u32 {
         let least = world.ranks().map(|rank| self.share(rank)).fold(f64::INFINITY, f64::min);
-        ((least * 1000.0) as u32).max(1)
+        ((least * 1000.0).round() as u32).max(1)
     }
 
     /// Whether it describes this many ranks, or none.
@@ -131,6 +102,7 @@ impl Links {
 pub struct Fabric {
     world: WorldSize,
     groups: Vec<Group>,
+    crowd: usize,
     hop_ns: u32,
     busiest: Busiest,
 }
@@ -174,103 +146,7 @@ impl Fabric {
     /// The links between the ranks; `None` if how some two of them lie to each other isn't known, or if there are less than two.
     #[must_use]
     pub fn of(links: &Links, world: WorldSize) -> Option<Fabric> {
-        let pairs = || {
-            let all = world
-                .ranks()
-                .flat_map(|one| world.ranks().map(move |other| (one, other)));
-            all.filter(|(one, other)| one != other)
-        };
-        let mut farthest = None;
-        for (one, other) in pairs() {
-            farthest = farthest.max(Some(links.relation(one, other)?));
-        }
-        let hop_ns = hop_ns(farthest?);
-        let by_pcie = |one: Rank, other: Rank| !matches!(links.relation(one, other), Some(Relation::Nvlink(_)));
-        let crossing = |below: &[Rank]| {
-            let above = |one: &Rank| {
-                let others = world.ranks().filter(|other| !below.contains(other));
-                others.filter(|other| by_pcie(*one, *other)).count()
-            };
-            below.iter().map(above).sum::<usize>()
-        };
-        let mut all: Vec<Busiest> = Vec::new();
-        let mut carry = |link: BusiestLink, pairs: usize, bytes_per_us: f64| {
-            all.push(Busiest {
-                link,
-                pairs: pairs as u32,
-                pair_us: pairs as f64 / bytes_per_us,
-            });
-        };
-        let bonds = |one: Rank, other: Rank| match links.relation(one, other) {
-            Some(Relation::Nvlink(bonds)) => Some(u32::from(bonds).max(1)),
-            Some(Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Node | Relation::Sys) | None => None,
-        };
-        for one in world.ranks() {
-            let crossing = crossing(&[one]);
-            let each = if crossing == 1 {
-                PAIR_BYTES_PER_US
-            } else {
-                GPU_BYTES_PER_US
-            };
-            carry(BusiestLink::Gpu(one), crossing, each * links.share(one));
-            let nvlinks = world.ranks().filter_map(|other| bonds(one, other));
-            if nvlinks.clone().sum::<u32>() > NVLINKS_MAX {
-                let own = nvlinks.clone().max().unwrap_or(1);
-                let carried = NVLINK_BYTES_PER_US * f64::from(own);
-                carry(BusiestLink::NvlinkSwitch(one), nvlinks.count(), carried);
-                continue;
-            }
-            for (other, bonds) in world.ranks().filter_map(|other| Some((other, bonds(one, other)?))) {
-                carry(
-                    BusiestLink::Nvlink(one, other),
-                    1,
-                    NVLINK_BYTES_PER_US * f64::from(bonds),
-                );
-            }
-        }
-        let mut groups: Vec<Group> = Vec::new();
-        let mut list = |within: Relation, ranks: Vec<Rank>| {
-            if ranks.len() > 1 && groups.iter().all(|group| group.ranks != ranks) {
-                groups.push(Group { within, ranks });
-            }
-        };
-        for ranks in components(world, |one, other| !by_pcie(one, other)) {
-            let all = ranks
-                .iter()
-                .flat_map(|one| ranks.iter().filter_map(|other| bonds(*one, *other)));
-            let least = all.min().map_or(1, |bonds| bonds.try_into().unwrap_or(u8::MAX));
-            list(Relation::Nvlink(least), ranks);
-        }
-        for within in Relation::PCIE {
-            // Where two with NVLinks are plugged in is not told; a node has them together.
-            let beyond_switches = within > Relation::Pxb;
-            let near = |one, other| match by_pcie(one, other) {
-                true => links.relation(one, other).is_some_and(|relation| relation <= within),
-                false => beyond_switches,
-            };
-            for ranks in components(world, near) {
-                let fastest = ranks.iter().map(|rank| links.share(*rank)).fold(0.0, f64::max);
-                match within {
-                    Relation::Pix | Relation::Pxb if ranks.len() > 1 => {
-                        let carried = UPLINK_BYTES_PER_US * fastest;
-                        carry(BusiestLink::Uplink(ranks.clone()), crossing(&ranks), carried);
-                    }
-                    Relation::Node => carry(BusiestLink::Nodes(ranks.clone()), crossing(&ranks), NODES_BYTES_PER_US),
-                    Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Sys | Relation::Nvlink(_) => {}
-                }
-                list(within, ranks);
-            }
-        }
-        // Of equals the first, which is the smaller one.
-        let busiest = all
-            .into_iter()
-            .reduce(|most, next| if next.pair_us > most.pair_us { next } else { most })?;
-        Some(Fabric {
-            world,
-            groups,
-            hop_ns,
-            busiest,
-        })
+        Survey::of(links, world)
     }
 
     /// The groups, near ones first; one of three ranks or more may hold others.
@@ -310,10 +186,8 @@ impl Fabric {
 
     /// The most ranks that reach the host's memory by one link.
     #[must_use]
-    pub fn crowd(&self) -> usize {
-        let below = |group: &&Group| matches!(group.within, Relation::Pix | Relation::Pxb);
-        let switches = self.groups.iter().filter(below);
-        switches.map(|group| group.ranks.len()).max().unwrap_or(1)
+    pub const fn crowd(&self) -> usize {
+        self.crowd
     }
 
     /// What the cost model needs.
@@ -338,12 +212,21 @@ impl Ways {
     #[must_use]
     pub const fn assumed(world: WorldSize) -> Ways {
         let byte_fs = match world.get() {
-            0..=2 => 1e9 / PAIR_BYTES_PER_US,
-            _ => 1e9 / GPU_BYTES_PER_US,
+            0..=2 => 1e9 / PAIR,
+            _ => 1e9 / GPU,
         };
         Ways {
             hop_ns: 1000,
             byte_fs: byte_fs as u32,
+        }
+    }
+
+    /// The same by links that carry so many thousandths of Gen5 x16.
+    pub(crate) fn slowed(self, permille: u32) -> Ways {
+        let byte_fs = u64::from(self.byte_fs) * 1000 / u64::from(permille.max(1));
+        Ways {
+            byte_fs: byte_fs.try_into().unwrap_or(u32::MAX),
+            ..self
         }
     }
 
@@ -359,54 +242,22 @@ impl Ways {
 impl fmt::Display for Busiest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = counted(u64::from(self.pairs), "ordered pair");
+        let cross = if self.pairs == 1 { "crosses" } else { "cross" };
         let all = |ranks: &[Rank]| ranks.iter().map(Rank::to_string).collect::<Vec<_>>().join(", ");
         match &self.link {
-            BusiestLink::Gpu(rank) => write!(f, "the link of rank {rank}'s GPU, which {pairs} cross"),
+            BusiestLink::Gpu(rank) => write!(f, "the link of rank {rank}'s GPU, which {pairs} {cross}"),
             BusiestLink::Uplink(ranks) => write!(
                 f,
-                "the link above the switch of ranks {}, which {pairs} cross",
+                "the link above the switch of ranks {}, which {pairs} {cross}",
                 all(ranks)
             ),
             BusiestLink::Nodes(ranks) => write!(
                 f,
-                "the link from the NUMA node of ranks {}, which {pairs} cross",
+                "the link from the NUMA node of ranks {}, which {pairs} {cross}",
                 all(ranks)
             ),
             BusiestLink::Nvlink(one, other) => write!(f, "the NVLinks from rank {one} to rank {other}"),
-            BusiestLink::NvlinkSwitch(rank) => write!(f, "the NVLinks of rank {rank}'s GPU, which {pairs} cross"),
+            BusiestLink::NvlinkSwitch(rank) => write!(f, "the NVLinks of rank {rank}'s GPU, which {pairs} {cross}"),
         }
     }
-}
-
-const fn hop_ns(farthest: Relation) -> u32 {
-    match farthest {
-        Relation::Nvlink(_) | Relation::Pix => 700,
-        Relation::Pxb => 800,
-        Relation::Phb => 1000,
-        Relation::Node => 1100,
-        Relation::Sys => 1500,
-    }
-}
-
-/// What hangs together, in order; where labels contradict one another, the nearer one counts.
-fn components(world: WorldSize, near: impl Fn(Rank, Rank) -> bool) -> Vec<Vec<Rank>> {
-    let mut found: Vec<Vec<Rank>> = Vec::new();
-    for start in world.ranks() {
-        if found.iter().any(|component| component.contains(&start)) {
-            continue;
-        }
-        let mut component = vec![start];
-        let mut next = 0;
-        while let Some(&one) = component.get(next) {
-            next += 1;
-            let new: Vec<Rank> = world
-                .ranks()
-                .filter(|other| !component.contains(other) && near(one, *other))
-                .collect();
-            component.extend(new);
-        }
-        component.sort_unstable();
-        found.push(component);
-    }
-    found
 }

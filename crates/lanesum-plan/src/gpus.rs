@@ -58,6 +58,12 @@ impl Gpus {
         self.ranks.iter().map(beside).max().unwrap_or(0)
     }
 
+    /// The most ranks that reach the host's memory by one link: those that share a slot, or a switch.
+    #[must_use]
+    pub fn host_crowd(&self) -> usize {
+        self.crowd().max(self.fabric().map_or(1, |fabric| fabric.crowd()))
+    }
+
     /// Why peer access does not serve all pairs of ranks, if it was tried and does not.
     #[must_use]
     pub fn peer_refusal(&self) -> Option<Refusal> {
@@ -119,7 +125,7 @@ pub struct RankGpu {
     /// The NUMA node that its PCIe slot belongs to; `None` if unknown, or if there is only one.
     #[serde(default)]
     pub numa_node: Option<u32>,
-    /// Where it is plugged in, if that is known.
+    /// What lies above it, if that is known.
     #[serde(default)]
     pub slot: Option<Slot>,
     /// Whether it is no GPU at all but a library that stands in for one in tests.

@@ -66,7 +66,7 @@ pub use call::{Announced, CALL_WORDS, Call, CallIdentity};
 pub use cost::{CostModel, Link};
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, PathRefusal, Verdict};
-pub use fabric::{Busiest, BusiestLink, Fabric, Group, Links, PcieLink, Ways};
+pub use fabric::{Busiest, BusiestLink, Fabric, Group, Links, Ways};
 pub use fault::{Fault, FaultKind};
 pub use gates::{Answer, Bulk, DEVICE_WORLD_MAX, DeviceFit, Finding, Gate, device_fit};
 pub use gpus::{Gpus, PeerVerdict, RankGpu};
@@ -75,7 +75,7 @@ pub use policy::{AlgorithmChoice, Limits, PathChoice, Policy, SHARED_MAX, STAGIN
 pub use refusal::Refusal;
 pub use relation::Relation;
 pub use request::Request;
-pub use slot::Slot;
+pub use slot::{PcieLink, Slot};
 pub use topology::{CpuSet, HostFacts, RankHost, Topology};
 pub use tree::{ReductionTree, Step, TreeFault};
 pub use words::{Buffers, Bytes, Dtype, Elements, Label, Operation, Rank, WORLD_MAX, WorldSize};

@@ -1,8 +1,52 @@
 //! Where a PCI device is plugged in, and how two slots lie to each other.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{PcieLink, Relation};
+use crate::Relation;
+
+/// A PCIe link, as lanes negotiate it at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PcieLink {
+    /// The generation, 1 to 7: each carries twice what the one before does.
+    pub generation: u8,
+    /// The lanes, 1 to 16.
+    pub width: u8,
+}
+
+impl PcieLink {
+    /// What is assumed of links that nobody has described.
+    pub const ASSUMED: PcieLink = PcieLink {
+        generation: 5,
+        width: 16,
+    };
+
+    /// What it carries, of what Gen5 x16 does.
+    pub(crate) fn share(self) -> f64 {
+        let generations = f64::from(1_u32 << (self.generation.clamp(1, 7) - 1)) / 16.0;
+        f64::from(self.width.clamp(1, 16)) / 16.0 * generations
+    }
+
+    /// What a device's link can, by what both of its ends can. `now` is what it does at present: a port that claims to be slower than
+    /// that makes it up, as those of virtual machines do, and does not count.
+    #[must_use]
+    pub fn narrower(self, port: Option<PcieLink>, now: Option<PcieLink>) -> PcieLink {
+        let believed =
+            |port: &PcieLink| now.is_none_or(|now| port.generation >= now.generation && port.width >= now.width);
+        let port = port.filter(believed).unwrap_or(self);
+        PcieLink {
+            generation: self.generation.min(port.generation),
+            width: self.width.min(port.width),
+        }
+    }
+}
+
+impl fmt::Display for PcieLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gen{} x{}", self.generation, self.width)
+    }
+}
 
 /// The way from a device up to the processor, as the kernel or `lspci` shows it. A virtual machine shows its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -11,7 +55,7 @@ pub struct Slot {
     pub bridges: Vec<String>,
     /// The host bridge above all of them.
     pub host_bridge: String,
-    /// The NUMA node; `None` where it isn't known.
+    /// The NUMA node, also where there is only one; `None` where it isn't known.
     pub numa_node: Option<u32>,
     /// What the device's link can at most.
     pub link: Option<PcieLink>,

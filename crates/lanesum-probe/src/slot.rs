@@ -6,9 +6,6 @@ use lanesum_plan::{PcieLink, Slot};
 
 use crate::{numa_nodes, read};
 
-/// The maker of the ports that virtual machines show: what they say of their links is made up.
-const VIRTUAL_VENDOR: &str = "0x1b36";
-
 /// The NUMA node of the slot of a PCI device, named as `0000:c1:00.0`; `None` where the kernel knows none, or none better than
 /// another.
 #[must_use]
@@ -41,7 +38,8 @@ pub(crate) fn slot_below(root: &Path, bus_id: &str) -> Option<Slot> {
             return Some(Slot {
                 host_bridge: name.to_owned(),
                 numa_node: numa_node_below(root, bus_id).or_else(only_one),
-                link: narrower(link(&device), port.and_then(port_link)),
+                link: link(&device, "max")
+                    .map(|own| own.narrower(port.and_then(|port| link(port, "max")), link(&device, "current"))),
                 bridges: bridges.iter().map(|(_, bridge)| (*bridge).to_owned()).collect(),
             });
         }
@@ -50,23 +48,9 @@ pub(crate) fn slot_below(root: &Path, bus_id: &str) -> Option<Slot> {
     None
 }
 
-/// What both ends of a link can, as far as they tell.
-fn narrower(device: Option<PcieLink>, port: Option<PcieLink>) -> Option<PcieLink> {
-    let (device, port) = (device?, port.or(device)?);
-    Some(PcieLink {
-        generation: device.generation.min(port.generation),
-        width: device.width.min(port.width),
-    })
-}
-
-fn port_link(port: &Path) -> Option<PcieLink> {
-    let vendor = read(&port.join("vendor"))?;
-    link(port).filter(|_| vendor.trim() != VIRTUAL_VENDOR)
-}
-
-/// What a device's link can at most. What it does now means nothing: at rest it goes down.
-fn link(device: &Path) -> Option<PcieLink> {
-    let speed = read(&device.join("max_link_speed"))?;
+/// What a device's link can at most, or does now: at rest it goes down, and that means nothing.
+fn link(device: &Path, when: &str) -> Option<PcieLink> {
+    let speed = read(&device.join(format!("{when}_link_speed")))?;
     let generation = match speed.trim().split(' ').next()? {
         "2.5" => 1,
         "5.0" | "5" => 2,
@@ -74,9 +58,10 @@ fn link(device: &Path) -> Option<PcieLink> {
         "16.0" | "16" => 4,
         "32.0" | "32" => 5,
         "64.0" | "64" => 6,
+        "128.0" | "128" => 7,
         _ => return None,
     };
-    let width = read(&device.join("max_link_width"))?.trim().parse().ok()?;
+    let width = read(&device.join(format!("{when}_link_width")))?.trim().parse().ok()?;
     (1..=16).contains(&width).then_some(PcieLink { generation, width })
 }
 

@@ -132,13 +132,19 @@ fn tree() -> Root {
         files.push((format!("{folder}/max_link_width"), "16\n"));
     }
     // A slot of eight lanes; and a port whose words on its link are made up.
-    files.push(("sys/devices/pci0000:40/0000:40:01.1/vendor".to_owned(), "0x1022\n"));
+    let resting = "sys/devices/pci0000:40/0000:40:01.1/0000:41:00.0";
+    files.push((format!("{resting}/current_link_speed"), "2.5 GT/s PCIe\n"));
+    files.push((format!("{resting}/current_link_width"), "8\n"));
     files.push((
         "sys/devices/pci0000:40/0000:40:01.1/max_link_speed".to_owned(),
         "16.0 GT/s PCIe\n",
     ));
     files.push(("sys/devices/pci0000:40/0000:40:01.1/max_link_width".to_owned(), "8\n"));
-    files.push((format!("{host}/0000:00:07.1/vendor"), "0x1b36\n"));
+    files.push((
+        format!("{host}/0000:00:07.1/0000:09:00.0/current_link_speed"),
+        "8.0 GT/s PCIe\n",
+    ));
+    files.push((format!("{host}/0000:00:07.1/0000:09:00.0/current_link_width"), "16\n"));
     files.push((format!("{host}/0000:00:07.1/max_link_speed"), "2.5 GT/s PCIe\n"));
     files.push((format!("{host}/0000:00:07.1/max_link_width"), "1\n"));
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();

@@ -12,19 +12,16 @@ pub fn gpus(pci: &Pci) -> Vec<usize> {
 
 /// The link of a device at most, by what both of its ends can.
 fn link(pci: &Pci, gpu: usize) -> Option<PcieLink> {
-    let own = pci.devices[gpu].link_max?;
-    let port = pci
-        .above(gpu)
-        .and_then(|port| pci.devices[port].link_max)
-        .unwrap_or(own);
-    let both = Lanes {
-        generation: own.generation.min(port.generation),
-        width: own.width.min(port.width),
+    let known = |lanes: Option<Lanes>| {
+        let Lanes { generation, width } = lanes?;
+        Some(PcieLink {
+            generation: generation.try_into().ok()?,
+            width: width.try_into().ok()?,
+        })
     };
-    Some(PcieLink {
-        generation: both.generation.try_into().ok()?,
-        width: both.width.try_into().ok()?,
-    })
+    let device = &pci.devices[gpu];
+    let port = pci.above(gpu).and_then(|port| known(pci.devices[port].link_max));
+    Some(known(device.link_max)?.narrower(port, known(device.link)))
 }
 
 /// Where a device is plugged in.

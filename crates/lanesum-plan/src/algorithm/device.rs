@@ -157,7 +157,7 @@ impl Work {
             threads: if all { wanted as u32 } else { self.fit.threads() },
             once: all && share <= capacity,
             pause_ns: match self.way {
-                Some(way) => way.pause_ns(self.pushed(shots, share * row, blocks), self.fit.crowd()),
+                Some(way) => way.pause_ns(self.pushed(shots, share * row, blocks), self.fit.host_crowd()),
                 None => 0,
             },
             kernel,

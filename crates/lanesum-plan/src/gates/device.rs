@@ -42,8 +42,9 @@ pub struct DeviceFit {
     threads: u32,
     world: WorldSize,
     crowd: u32,
-    /// Quads of a shard that a lane takes in one exchange; 0 where chunks do not fit.
-    bulk: u32,
+    host_crowd: u32,
+    /// Chunks of a shard for all lanes together; 0 where blocks are too small for them.
+    bulk: u64,
 }
 
 /// How often bytes travel: straight to all, or to who sums them and back.
@@ -133,21 +134,33 @@ impl DeviceFit {
             Path::Peer => self.world.get() == 2 && self.crowd == 1,
             Path::HostStaged => true,
         };
-        if self.bulk == 0 || !admitted {
+        let lanes = self.bulk_lanes(path);
+        let each = self.bulk / lanes as u64;
+        if each < 2 || !admitted {
             return None;
         }
+        let chunks = if each < CHUNKS_MAX { each } else { CHUNKS_MAX };
         let most = BULK_THREADS[self.chunk_shots() as usize];
         Some(Bulk {
-            lanes: self.bulk_lanes(),
-            quads: self.bulk,
+            lanes,
+            quads: (chunks * (CHUNK / QUAD)) as u32,
             chunk: (CHUNK / QUAD) as u32,
             window: WINDOW,
             threads: if self.threads < most { self.threads } else { most },
         })
     }
 
-    const fn bulk_lanes(&self) -> u32 {
-        let most = match BULK_LANES / self.crowd {
+    /// The most ranks that reach the host's memory by one link; at least one.
+    pub(crate) const fn host_crowd(&self) -> u32 {
+        self.host_crowd
+    }
+
+    const fn bulk_lanes(&self, path: Path) -> u32 {
+        let crowd = match path {
+            Path::None | Path::SharedMemory | Path::Peer => self.crowd,
+            Path::HostStaged => self.host_crowd,
+        };
+        let most = match BULK_LANES / crowd {
             0 => 1,
             most => most,
         };
@@ -219,24 +232,25 @@ pub fn device_fit(limits: Limits, gpus: Option<&Gpus>, world: WorldSize) -> Resu
         threads: (threads / WARP * WARP).max(WARP),
         world,
         crowd: gpus.crowd().max(1) as u32,
+        host_crowd: gpus.host_crowd().max(1) as u32,
         bulk: 0,
     };
     // Of the stand-in's blocks, eight threads are a warp.
     let warps = |gpu: &crate::RankGpu| fit.threads / if gpu.stand_in { WARP / 4 } else { WARP };
     let has_roles = ranks().all(|(_, gpu)| warps(gpu) >= ROLES);
     let all = limits.staging.get().saturating_mul(BULK);
-    let chunks = all / world.get() as u64 / u64::from(fit.bulk_lanes()) / CHUNK;
     Ok(DeviceFit {
-        bulk: match (world.get(), chunks) {
-            (0 | 1, _) | (_, 0 | 1) => 0,
+        bulk: match world.get() {
+            0 | 1 => 0,
             _ if !has_roles => 0,
-            (_, chunks) => (chunks.min(CHUNKS_MAX) * (CHUNK / QUAD)) as u32,
+            ranks => all / ranks as u64 / CHUNK,
         },
         ..fit
     })
 }
 
-/// Evidence: what any rank writes for another was seen to arrive, along this path.
+/// Evidence: what any rank writes for another was seen to arrive, along this path; or, in a plan for a machine that isn't at hand, is
+/// supposed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proven(Way);
 

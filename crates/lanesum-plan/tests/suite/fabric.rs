@@ -3,7 +3,7 @@
 use lanesum_plan::*;
 use proptest::prelude::*;
 
-use crate::device::{compiled, gpus};
+use crate::device::{compiled, gpus, staging};
 use crate::world;
 
 /// Relations by what two ranks have in common: the first level on which their numbers agree.
@@ -143,6 +143,92 @@ fn nvlinks_make_islands_and_those_of_a_switch_are_shared() {
     let busiest = Fabric::of(&switch, world(8)).unwrap().busiest().clone();
     assert!(matches!(busiest.link, BusiestLink::NvlinkSwitch(_)), "{busiest}");
     assert_eq!(busiest.pairs, 7);
+}
+
+/// Through host memory all below a switch share its link: predictions, the pause before the first poll, and the lanes count that.
+#[test]
+fn a_switch_is_shared_on_the_way_to_the_host() {
+    let staged = |links: Links| {
+        let gpus = Gpus { links, ..staging(4, 4) };
+        compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap()
+    };
+    let request = |bytes: u64| Request {
+        operation: Operation::Sum,
+        dtype: Dtype::Bf16,
+        elements: Elements::new(bytes / 2),
+        buffers: Buffers::Device,
+        label: None,
+    };
+    let (apart, switch) = (
+        staged(tree(4, &[(&|_| 0, Relation::Phb)])),
+        staged(tree(4, &[(&|_| 0, Relation::Pix)])),
+    );
+    let us = |plan: &Plan, bytes: u64| plan.explain(&request(bytes)).predicted_us.unwrap();
+    for bytes in [43_008, 4 << 20] {
+        assert!(us(&switch, bytes) > 1.5 * us(&apart, bytes), "{bytes}");
+    }
+    let grid = |plan: &Plan, bytes: u64| match plan.decide(&request(bytes)).unwrap() {
+        Algorithm::TwoShotPush(push) => push.grid(),
+        Algorithm::OneShotPush(push) => push.grid(),
+        other => panic!("{other:?}"),
+    };
+    assert!(grid(&switch, 43_008).pause_ns > grid(&apart, 43_008).pause_ns);
+    assert!(grid(&switch, 16 << 20).blocks < grid(&apart, 16 << 20).blocks);
+    // The slowest link holds all up, and a half is twice the time.
+    let mut slow = tree(4, &[(&|_| 0, Relation::Phb)]);
+    let link = |generation, width| Some(PcieLink { generation, width });
+    slow.pcie = vec![link(5, 16), link(5, 8), link(4, 16), link(5, 16)];
+    let (slow, fast) = (us(&staged(slow), 4 << 20), us(&apart, 4 << 20));
+    assert!((1.6..2.01).contains(&(slow / fast)), "{slow} {fast}");
+}
+
+/// Links count also where nobody knows how GPUs lie to each other.
+#[test]
+fn known_links_count_without_relations() {
+    let pcie = |link| Links {
+        relations: vec![],
+        pcie: vec![link; 4],
+    };
+    let us = |links| {
+        let request = Request {
+            operation: Operation::Sum,
+            dtype: Dtype::Bf16,
+            elements: Elements::new(1 << 20),
+            buffers: Buffers::Device,
+            label: None,
+        };
+        plan_over(links, 4).explain(&request).predicted_us.unwrap()
+    };
+    let (unknown, gen3) = (
+        us(pcie(None)),
+        us(pcie(Some(PcieLink {
+            generation: 3,
+            width: 16,
+        }))),
+    );
+    assert!((3.0..4.0).contains(&(gen3 / unknown)), "{gen3} {unknown}");
+}
+
+/// A switch whose GPUs are all joined by NVLinks, too, is still one.
+#[test]
+fn nvlinks_hide_no_switch() {
+    let mut links = tree(4, &[(&|_| 0, Relation::Pix)]);
+    for (one, other) in [(0, 1), (1, 2), (2, 3)] {
+        links.relations[one][other] = Some(Relation::Nvlink(4));
+        links.relations[other][one] = Some(Relation::Nvlink(4));
+    }
+    assert_eq!(Fabric::of(&links, world(4)).unwrap().crowd(), 4);
+}
+
+#[test]
+fn a_link_is_as_wide_as_its_narrower_end_but_no_wider_claim_is_made_up() {
+    let link = |generation, width| PcieLink { generation, width };
+    let own = link(5, 16);
+    assert_eq!(own.narrower(None, None), own);
+    assert_eq!(own.narrower(Some(link(4, 8)), None), link(4, 8));
+    assert_eq!(own.narrower(Some(link(4, 8)), Some(link(1, 8))), link(4, 8));
+    assert_eq!(own.narrower(Some(link(1, 1)), Some(link(1, 16))), own);
+    assert_eq!(own.narrower(Some(link(6, 16)), Some(link(5, 16))), own);
 }
 
 /// Slots of GPUs become links, but between two ranks on one GPU is none.
