@@ -152,7 +152,7 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     let machine = Machine::new("passes");
     let output = machine.run(&[], &[]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(text(&output).ends_with("12 steps, 0 failed\n"), "{}", text(&output));
+    assert!(text(&output).ends_with("13 steps, 0 failed\n"), "{}", text(&output));
     let calls = machine.calls();
     for call in [
         "cuda_conformance --skip threads_ mps=yes real",
@@ -176,7 +176,7 @@ fn all_steps_pass_each_with_the_driver_and_the_sharing_it_wants() {
     assert_eq!(record["commit"], "0123456789ab");
     assert_eq!(record["machine"]["gpus"][0], "Stub GPU");
     assert_eq!(record["machine"]["driver"], "580.1");
-    assert_eq!(record["steps"].as_array().map(Vec::len), Some(12));
+    assert_eq!(record["steps"].as_array().map(Vec::len), Some(13));
     assert_eq!(record["steps"][1]["tests"], serde_json::json!([2, 0]));
     let words = &record["steps"][6]["results"]["8"]["words"];
     assert_eq!(words, "verify-cycle --engine cuda --ranks 8 --json");
@@ -228,6 +228,7 @@ fn whatever_is_not_right_fails_its_step() {
         "bench",
         "selftest",
         "launch-overhead",
+        "doctor",
         "kills",
         "sanitizer",
     ];
