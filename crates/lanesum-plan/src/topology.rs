@@ -67,6 +67,15 @@ pub struct HostFacts {
     pub memory_limit: Option<Bytes>,
     /// Whether the ranks run in a container.
     pub container: Option<bool>,
+    /// Whether this is a virtual machine.
+    #[serde(default)]
+    pub virtualised: Option<bool>,
+    /// Whether this is Windows' subsystem for Linux.
+    #[serde(default)]
+    pub wsl: Option<bool>,
+    /// Whether an IOMMU is in use, as far as the system sees it.
+    #[serde(default)]
+    pub iommu: Option<bool>,
 }
 
 const WORDS: usize = 16;

@@ -9,6 +9,7 @@ mod cgroup;
 mod container;
 pub mod dump;
 mod slot;
+mod surroundings;
 
 use std::fs::File;
 use std::io::Read;
@@ -49,6 +50,9 @@ fn host_below(root: &Path) -> HostFacts {
         page: None,
         memory_limit: cgroup::memory_limit(root).map(Bytes::new),
         container: container::inside(root),
+        virtualised: surroundings::virtualised(root),
+        wsl: surroundings::wsl(root),
+        iommu: surroundings::iommu(root),
     }
 }
 
@@ -58,15 +62,17 @@ fn page() -> Option<Bytes> {
 
 /// The first processor's name: `model name` on x86, `Model` on some Arm boards; most Arm kernels tell none.
 fn cpu_model(root: &Path) -> Option<String> {
+    cpuinfo(root, "model name").or_else(|| cpuinfo(root, "Model"))
+}
+
+/// What /proc/cpuinfo says first of this.
+fn cpuinfo(root: &Path, key: &str) -> Option<String> {
     let text = read(&root.join("proc/cpuinfo"))?;
-    let named = |key: &str| {
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        let mut values = fields
-            .filter(|(field, _)| field.trim() == key)
-            .map(|(_, value)| value.trim());
-        values.find(|value| !value.is_empty()).map(str::to_owned)
-    };
-    named("model name").or_else(|| named("Model"))
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    let mut values = fields
+        .filter(|(field, _)| field.trim() == key)
+        .map(|(_, value)| value.trim());
+    values.find(|value| !value.is_empty()).map(str::to_owned)
 }
 
 /// How many NUMA nodes are online.

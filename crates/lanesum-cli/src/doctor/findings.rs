@@ -214,6 +214,11 @@ impl Seen {
             "ask whoever started it",
         );
         note(
+            self.host.iommu.is_some(),
+            "whether an IOMMU is in use",
+            "ls /sys/class/iommu, where /sys is mounted",
+        );
+        note(
             self.cpus.len() < 2 || self.round_trip.is_some(),
             "how far the first two CPUs are apart",
             "ask again when nothing else uses the CPUs, and where threads may be pinned to them",
@@ -334,14 +339,14 @@ mod tests {
         let quiet = quiet();
         assert_eq!(quiet.remarks(), []);
         let names: Vec<&str> = quiet.unknown().iter().map(|unknown| unknown.what).collect();
-        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(names.len(), 5, "{names:?}");
         // One CPU is apart from none.
         let alone = Seen {
             cpus: vec![0],
             copy_gb_per_s: None,
             ..quiet
         };
-        assert_eq!(alone.unknown().len(), 3);
+        assert_eq!(alone.unknown().len(), 4);
     }
 
     #[test]

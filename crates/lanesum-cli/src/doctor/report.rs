@@ -49,6 +49,9 @@ struct Machine {
     page_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
     container: Option<bool>,
+    virtual_machine: Option<bool>,
+    wsl: Option<bool>,
+    iommu: Option<bool>,
     flag_round_trip_ns: Option<f64>,
     /// How far the first two CPUs are apart.
     cores: Option<Regime>,
@@ -146,6 +149,9 @@ impl Report {
                 page_bytes: seen.host.page.map(|page| page.get()),
                 memory_limit_bytes: seen.host.memory_limit.map(|limit| limit.get()),
                 container: seen.host.container,
+                virtual_machine: seen.host.virtualised,
+                wsl: seen.host.wsl,
+                iommu: seen.host.iommu,
                 flag_round_trip_ns: seen.round_trip.map(|trip| trip.ns),
                 cores: match *seen.cpus {
                     [_] => Some(Regime::OneCore),
@@ -246,6 +252,18 @@ impl Report {
                 ),
             ),
         ];
+        let what = match (machine.wsl, machine.virtual_machine) {
+            (Some(true), _) => "Windows' subsystem for Linux",
+            (_, Some(true)) => "a virtual machine",
+            (_, Some(false)) => "no virtual machine",
+            (_, None) => "a virtual machine or not: unknown",
+        };
+        let iommu = match machine.iommu {
+            Some(true) => "an IOMMU is in use",
+            Some(false) => "no IOMMU is in use",
+            None => "IOMMU: unknown",
+        };
+        rows.push(("", format!("{what}; {iommu}")));
         if let Some(limit) = machine.memory_limit_bytes {
             rows.push(("", format!("the control group's memory: {}", memory(limit))));
         }

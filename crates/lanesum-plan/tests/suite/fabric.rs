@@ -167,10 +167,11 @@ fn a_switch_is_shared_on_the_way_to_the_host() {
     for bytes in [43_008, 4 << 20] {
         assert!(us(&switch, bytes) > 1.5 * us(&apart, bytes), "{bytes}");
     }
-    let grid = |plan: &Plan, bytes: u64| match plan.decide(&request(bytes)).unwrap() {
-        Algorithm::TwoShotPush(push) => push.grid(),
-        Algorithm::OneShotPush(push) => push.grid(),
-        other => panic!("{other:?}"),
+    let grid = |plan: &Plan, bytes: u64| {
+        let Ok(Algorithm::TwoShotPush(push)) = plan.decide(&request(bytes)) else {
+            panic!("two shots at {bytes} bytes");
+        };
+        push.grid()
     };
     assert!(grid(&switch, 43_008).pause_ns > grid(&apart, 43_008).pause_ns);
     assert!(grid(&switch, 16 << 20).blocks < grid(&apart, 16 << 20).blocks);
