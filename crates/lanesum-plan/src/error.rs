@@ -14,6 +14,16 @@ pub enum PlanError {
         /// The number given.
         index: usize,
     },
+    /// GPUs can't be chosen so: there are too few, or too many ways to choose.
+    #[error("{taken} of {places} GPUs can't be chosen: at most {most} choices are weighed")]
+    Choices {
+        /// The GPUs there are.
+        places: usize,
+        /// Those that are wanted.
+        taken: usize,
+        /// The most choices that are weighed.
+        most: u64,
+    },
     /// A number of ranks that no communicator can have.
     #[error("a world of {ranks} ranks is out of range: 1 to {WORLD_MAX} are possible")]
     WorldOutOfRange {
@@ -93,6 +103,7 @@ impl PlanError {
             PlanError::RankOutOfRange { .. } | PlanError::RankOutsideWorld { .. } => {
                 Some("ranks are counted from 0; check the rank and the world size that the launcher set".to_owned())
             }
+            PlanError::Choices { .. } => Some("name the GPUs, or take fewer or more of them".to_owned()),
             PlanError::WorldOutOfRange { .. } => Some(format!("start between 1 and {WORLD_MAX} ranks")),
             PlanError::UnknownWord { known, .. } => Some(format!("one of: {}", known.join(", "))),
             PlanError::Tree(fault) => Some(fault.hint().to_owned()),

@@ -38,6 +38,7 @@
 
 mod algorithm;
 mod call;
+mod choice;
 mod closed;
 mod cost;
 mod digest;
@@ -63,6 +64,7 @@ pub use algorithm::{
     OneShotPull, OneShotPush, Path, TwoShotPull, TwoShotPush,
 };
 pub use call::{Announced, CALL_WORDS, Call, CallIdentity};
+pub use choice::best_places;
 pub use cost::{CostModel, Link};
 pub use error::PlanError;
 pub use explain::{Candidate, Explanation, PathRefusal, Verdict};

@@ -44,13 +44,14 @@ pub fn host() -> HostFacts {
 
 /// The facts that come from files, below another root in tests.
 fn host_below(root: &Path) -> HostFacts {
+    let cpuinfo = read(&root.join("proc/cpuinfo")).unwrap_or_default();
     HostFacts {
-        cpu_model: cpu_model(root),
+        cpu_model: cpu_model(&cpuinfo),
         numa_nodes: numa_nodes(root),
         page: None,
         memory_limit: cgroup::memory_limit(root).map(Bytes::new),
         container: container::inside(root),
-        virtualised: surroundings::virtualised(root),
+        virtualised: surroundings::virtualised(root, &cpuinfo),
         wsl: surroundings::wsl(root),
         iommu: surroundings::iommu(root),
     }
@@ -61,14 +62,13 @@ fn page() -> Option<Bytes> {
 }
 
 /// The first processor's name: `model name` on x86, `Model` on some Arm boards; most Arm kernels tell none.
-fn cpu_model(root: &Path) -> Option<String> {
-    cpuinfo(root, "model name").or_else(|| cpuinfo(root, "Model"))
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    first_of(cpuinfo, "model name").or_else(|| first_of(cpuinfo, "Model"))
 }
 
 /// What /proc/cpuinfo says first of this.
-fn cpuinfo(root: &Path, key: &str) -> Option<String> {
-    let text = read(&root.join("proc/cpuinfo"))?;
-    let fields = text.lines().filter_map(|line| line.split_once(':'));
+fn first_of(cpuinfo: &str, key: &str) -> Option<String> {
+    let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut values = fields
         .filter(|(field, _)| field.trim() == key)
         .map(|(_, value)| value.trim());

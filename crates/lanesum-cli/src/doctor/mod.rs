@@ -26,10 +26,9 @@ use crate::ranks::supervise::Failure;
 use crate::ranks::{Crew, Outcome, worded};
 use crate::{cores, deadline};
 use findings::Seen;
-pub use findings::remedy;
 use rank::{Assignment, RankReport, SIZES};
 use report::Report;
-pub use report::counted;
+pub use report::{Alternative, Gate, counted};
 
 /// The bound of every wait of the ranks.
 const DEADLINE: Duration = Duration::from_secs(10);

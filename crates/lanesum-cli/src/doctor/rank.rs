@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use lanesum::cuda::{Device, DeviceBuffer, Stream};
 use lanesum::{AllReduce, Builder, Communicator, EngineChoice, bf16};
-use lanesum_plan::{
-    Buffers, Bytes, Candidate, Dtype, Elements, Finding, Operation, PathRefusal, Request, Topology, Verdict,
-};
+use lanesum_plan::{Buffers, Bytes, Dtype, Elements, Finding, Operation, PathRefusal, Request, Topology};
 use serde::{Deserialize, Serialize};
 
 use super::report::{Alternative, Decision};
@@ -121,7 +119,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
             predicted_us: explanation.predicted_us,
             checked,
             measured_us,
-            alternatives: explanation.candidates.into_iter().filter_map(alternative).collect(),
+            alternatives: Alternative::all_of(&explanation),
         });
         pace.at(decisions.len() as u64)?;
     }
@@ -137,17 +135,6 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
         memory_bytes: communicator.memory().get(),
         device_memory_bytes: communicator.device_memory().get(),
     })
-}
-
-fn alternative(candidate: Candidate) -> Option<Alternative> {
-    match candidate.verdict {
-        Verdict::Chosen => None,
-        Verdict::Refused(refusal) => Some(Alternative {
-            algorithm: candidate.algorithm,
-            predicted_us: candidate.predicted_us,
-            refused: refusal.to_string(),
-        }),
-    }
 }
 
 /// The numbers that this rank brings, and their sum: up to 16 ranks bf16 holds it.

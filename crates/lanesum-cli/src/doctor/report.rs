@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use lanesum_plan::{AlgorithmName, CpuSet, Dtype, Engine, Path, PeerVerdict, RankGpu, Relation};
+use lanesum_plan::{
+    AlgorithmName, Candidate, CpuSet, Dtype, Engine, Explanation, Finding, Path, PeerVerdict, RankGpu, Relation,
+};
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
@@ -35,9 +37,26 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
     pub algorithm: AlgorithmName,
+    pub path: Path,
     pub predicted_us: Option<f64>,
     /// Why not.
     pub refused: String,
+}
+
+impl Alternative {
+    /// All that are not chosen.
+    pub fn all_of(explanation: &Explanation) -> Vec<Alternative> {
+        let refused = |candidate: &Candidate| match &candidate.verdict {
+            lanesum_plan::Verdict::Chosen => None,
+            lanesum_plan::Verdict::Refused(refusal) => Some(Alternative {
+                algorithm: candidate.algorithm,
+                path: explanation.path,
+                predicted_us: candidate.predicted_us,
+                refused: refusal.to_string(),
+            }),
+        };
+        explanation.candidates.iter().filter_map(refused).collect()
+    }
 }
 
 /// The machine, as far as it tells.
@@ -60,11 +79,22 @@ struct Machine {
 
 /// A gate's answer, with what to do about it.
 #[derive(Debug, Serialize)]
-struct Gate {
-    name: &'static str,
-    verdict: &'static str,
-    reason: String,
-    remedy: Option<&'static str>,
+pub struct Gate {
+    pub name: &'static str,
+    pub verdict: &'static str,
+    pub reason: String,
+    pub remedy: Option<&'static str>,
+}
+
+impl Gate {
+    pub fn of(finding: &Finding) -> Gate {
+        Gate {
+            name: finding.gate.name(),
+            verdict: finding.answer.name(),
+            reason: finding.evidence.clone(),
+            remedy: remedy(finding),
+        }
+    }
 }
 
 /// The way from one rank's GPU to another's.
@@ -391,13 +421,7 @@ fn pairs(report: &RankReport) -> Vec<Way> {
 }
 
 fn gates(report: &RankReport) -> Vec<Gate> {
-    let told = |finding: &lanesum_plan::Finding| Gate {
-        name: finding.gate.name(),
-        verdict: finding.answer.name(),
-        reason: finding.evidence.clone(),
-        remedy: remedy(finding),
-    };
-    report.gates.iter().map(told).collect()
+    report.gates.iter().map(Gate::of).collect()
 }
 
 /// Those of the first rank, with the times of the slowest.

@@ -20,7 +20,7 @@ mod report;
 
 use lanesum_plan::{
     Buffers, Bytes, Elements, Limits, Operation, Path, PathChoice, Plan, PlanError, PlanInputs, Policy, ReductionTree,
-    Request, WORLD_MAX, WorldSize,
+    Request, WORLD_MAX, WorldSize, best_places,
 };
 
 use crate::arguments;
@@ -135,42 +135,11 @@ fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Resu
         let cause = format!("the input has {count} GPUs, and a communicator has at most {WORLD_MAX} ranks");
         return Err(usage(cause, "plan for some of them: --ranks N, or --gpus"));
     }
-    if choices(count, ranks) > CHOICES_MAX {
-        let cause = format!("{ranks} of {count} GPUs can be chosen in more than {CHOICES_MAX} ways");
-        return Err(usage(cause, "name them: --gpus"));
-    }
-    Ok(best(ranks, known, request, policy(arguments)))
-}
-
-/// The most choices of GPUs that are weighed: some 20,000 plans take less than a second.
-const CHOICES_MAX: u64 = 20_000;
-
-/// In how many ways so many of so many can be chosen.
-fn choices(count: usize, taken: usize) -> u64 {
-    let (count, taken) = (count as u64, taken as u64);
-    (0..taken.min(count - taken)).fold(1, |ways: u64, next| ways.saturating_mul(count - next) / (next + 1))
-}
-
-/// The GPUs that are predicted to sum the request soonest; of equals those with the lowest numbers.
-fn best(ranks: usize, known: &Known, request: &Request, policy: Policy) -> Vec<usize> {
-    let mut taken: Vec<usize> = (0..ranks).collect();
-    let mut best = (f64::INFINITY, taken.clone());
-    loop {
-        let plan = compiled(known, &taken, policy).ok();
-        let predicted_us = plan.and_then(|plan| plan.explain(request).predicted_us);
-        if let Some(us) = predicted_us.filter(|us| *us < best.0) {
-            best = (us, taken.clone());
-        }
-        // The next in order of numbers: the last that can be raised is.
-        let last = known.count() - ranks;
-        let Some(at) = (0..ranks).rev().find(|at| taken[*at] < last + at) else {
-            return best.1;
-        };
-        taken[at] += 1;
-        for next in at + 1..ranks {
-            taken[next] = taken[next - 1] + 1;
-        }
-    }
+    let predict_us = |gpus: &[usize]| {
+        let plan = compiled(known, gpus, policy(arguments)).ok()?;
+        plan.explain(request).predicted_us
+    };
+    best_places(count, ranks, predict_us).map_err(|error| usage(error.to_string(), "name them: --gpus"))
 }
 
 fn compiled(known: &Known, gpus: &[usize], policy: Policy) -> Result<Plan, PlanError> {
@@ -215,6 +184,16 @@ mod tests {
 
     use super::*;
 
+    fn sum(dtype: Dtype, elements: u64) -> Request {
+        Request {
+            operation: Operation::Sum,
+            dtype,
+            elements: Elements::new(elements),
+            buffers: Buffers::Device,
+            label: None,
+        }
+    }
+
     fn real_dumps() -> Vec<(String, Known)> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lanesum-probe/tests/data");
         let files = std::fs::read_dir(folder).expect("the dumps of lanesum-probe");
@@ -246,13 +225,7 @@ mod tests {
                     let plan = compiled(&known, &gpus, policy).expect("a plan");
                     for dtype in Dtype::ALL {
                         for bytes in [0, 4, 8192, 43_008, 1 << 20, 64 << 20] {
-                            let request = Request {
-                                operation: Operation::Sum,
-                                dtype,
-                                elements: Elements::new(bytes / dtype.size() as u64),
-                                buffers: Buffers::Device,
-                                label: None,
-                            };
+                            let request = sum(dtype, bytes / dtype.size() as u64);
                             let explanation = plan.explain(&request);
                             let chosen = explanation
                                 .candidates
@@ -317,13 +290,7 @@ mod tests {
         for (name, known) in real_dumps() {
             let gpus: Vec<usize> = (0..known.count().min(8)).collect();
             let plan = compiled(&known, &gpus, Policy::default()).expect("a plan");
-            let request = Request {
-                operation: Operation::Sum,
-                dtype: Dtype::Bf16,
-                elements: Elements::new(1),
-                buffers: Buffers::Device,
-                label: None,
-            };
+            let request = sum(Dtype::Bf16, 1);
             let gates = plan.explain(&request).gates;
             let access = gates.iter().find(|finding| finding.gate == Gate::PeerAccess);
             assert!(access.is_none_or(|access| access.answer != Answer::Yes), "{name}");
@@ -332,19 +299,17 @@ mod tests {
 
     #[test]
     fn the_best_gpus_are_those_that_are_near_each_other() {
-        let request = Request {
-            operation: Operation::Sum,
-            dtype: Dtype::Bf16,
-            elements: Elements::new(1 << 20),
-            buffers: Buffers::Device,
-            label: None,
-        };
+        let request = sum(Dtype::Bf16, 1 << 20);
         let best = |name: &str, ranks| {
             let (_, known) = real_dumps()
                 .into_iter()
                 .find(|(path, _)| path.contains(name))
                 .expect("the dump");
-            best(ranks, &known, &request, Policy::default())
+            let predict_us = |gpus: &[usize]| {
+                let plan = compiled(&known, gpus, Policy::default()).ok()?;
+                plan.explain(&request).predicted_us
+            };
+            best_places(known.count(), ranks, predict_us).expect("few choices")
         };
         // An NVLink pair and one more GPU; the second to fifth are on the other node than the first.
         assert_eq!(best("24-3xA6000", 2), [0, 1]);

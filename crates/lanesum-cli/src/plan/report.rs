@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use lanesum_plan::{
-    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Group, Path, Plan, Rank, Relation, Request, Verdict,
+    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Group, Path, Plan, Rank, Relation, Request,
 };
 use serde::Serialize;
 
 use super::known::Known;
-use crate::doctor::{counted, remedy};
+use crate::doctor::{Alternative, Gate, counted};
 use crate::progress::grouped;
 
 /// A GPU that ranks would use.
@@ -32,14 +32,6 @@ pub struct Pair {
     pub reason: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-pub struct Gate {
-    pub name: &'static str,
-    pub verdict: &'static str,
-    pub reason: String,
-    pub remedy: Option<&'static str>,
-}
-
 /// What one length would run.
 #[derive(Debug, Serialize)]
 pub struct Decision {
@@ -52,15 +44,6 @@ pub struct Decision {
     pub predicted_us: Option<f64>,
     /// Whether long messages move in chunks there.
     pub chunks: bool,
-}
-
-/// An algorithm that is not taken.
-#[derive(Debug, Serialize)]
-pub struct Alternative {
-    pub algorithm: AlgorithmName,
-    pub path: Path,
-    pub predicted_us: Option<f64>,
-    pub refused: String,
 }
 
 /// One length of a sweep.
@@ -120,12 +103,6 @@ impl Report {
         let fabric = plan.topology().gpus.as_ref().and_then(lanesum_plan::Gpus::fabric);
         let islands = fabric.as_ref().map(Fabric::islands).unwrap_or_default();
         let element = request.dtype.size() as u64;
-        let gate = |finding: &lanesum_plan::Finding| Gate {
-            name: finding.gate.name(),
-            verdict: finding.answer.name(),
-            reason: finding.evidence.clone(),
-            remedy: remedy(finding),
-        };
         Report {
             version: env!("CARGO_PKG_VERSION"),
             sources: known.sources.clone(),
@@ -156,24 +133,12 @@ impl Report {
                 .into_iter()
                 .map(|island| island.into_iter().map(Rank::index).collect())
                 .collect(),
-            gates: explanation.gates.iter().map(gate).collect(),
+            gates: explanation.gates.iter().map(Gate::of).collect(),
             other_path: explanation.other_path.as_ref().map(|other| {
                 let predicted = other_us.map_or_else(String::new, |us| format!(" (predicted {us:.2} us)"));
                 format!("not by path {}{predicted}: {}", other.path, other.reason)
             }),
-            alternatives: explanation
-                .candidates
-                .iter()
-                .filter_map(|candidate| match &candidate.verdict {
-                    Verdict::Chosen => None,
-                    Verdict::Refused(refusal) => Some(Alternative {
-                        algorithm: candidate.algorithm,
-                        path: explanation.path,
-                        predicted_us: candidate.predicted_us,
-                        refused: refusal.to_string(),
-                    }),
-                })
-                .collect(),
+            alternatives: Alternative::all_of(&explanation),
             two_shots_from_bytes: explanation.two_shots_from.map(|from| from.get() * element),
             chunks_from_bytes: explanation.chunks_from.map(|from| from.get() * element),
             decision: decision(&explanation),

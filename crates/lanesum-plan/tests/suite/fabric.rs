@@ -3,7 +3,7 @@
 use lanesum_plan::*;
 use proptest::prelude::*;
 
-use crate::device::{compiled, gpus, staging};
+use crate::device::{compiled, device, gpus, staging};
 use crate::world;
 
 /// Relations by what two ranks have in common: the first level on which their numbers agree.
@@ -152,13 +152,7 @@ fn a_switch_is_shared_on_the_way_to_the_host() {
         let gpus = Gpus { links, ..staging(4, 4) };
         compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap()
     };
-    let request = |bytes: u64| Request {
-        operation: Operation::Sum,
-        dtype: Dtype::Bf16,
-        elements: Elements::new(bytes / 2),
-        buffers: Buffers::Device,
-        label: None,
-    };
+    let request = |bytes: u64| device(bytes / 2);
     let (apart, switch) = (
         staged(tree(4, &[(&|_| 0, Relation::Phb)])),
         staged(tree(4, &[(&|_| 0, Relation::Pix)])),
@@ -191,13 +185,7 @@ fn known_links_count_without_relations() {
         pcie: vec![link; 4],
     };
     let us = |links| {
-        let request = Request {
-            operation: Operation::Sum,
-            dtype: Dtype::Bf16,
-            elements: Elements::new(1 << 20),
-            buffers: Buffers::Device,
-            label: None,
-        };
+        let request = device(1 << 20);
         plan_over(links, 4).explain(&request).predicted_us.unwrap()
     };
     let (unknown, gen3) = (
@@ -267,13 +255,7 @@ fn plan_over(links: Links, ranks: usize) -> Plan {
 }
 
 fn two_shots_from(plan: &Plan) -> u64 {
-    let request = Request {
-        operation: Operation::Sum,
-        dtype: Dtype::Bf16,
-        elements: Elements::new(1),
-        buffers: Buffers::Device,
-        label: None,
-    };
+    let request = device(1);
     2 * plan.explain(&request).two_shots_from.unwrap().get()
 }
 
@@ -304,13 +286,7 @@ fn what_is_assumed_is_planned_and_said() {
     }
     let text = serde_json::to_string(&gpus).unwrap();
     let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
-    let request = Request {
-        operation: Operation::Sum,
-        dtype: Dtype::Bf16,
-        elements: Elements::new(21_504),
-        buffers: Buffers::Device,
-        label: None,
-    };
+    let request = device(21_504);
     let explanation = plan.explain(&request);
     assert_eq!(explanation.path, Path::Peer);
     let access = explanation
@@ -362,5 +338,27 @@ proptest! {
         for wrong in ["NV0", "NV", "NV+1", "NV01", "NV256", "X", "pix"] {
             prop_assert!(wrong.parse::<Relation>().is_err(), "{}", wrong);
         }
+    }
+}
+
+#[test]
+fn the_best_of_all_choices_is_taken() {
+    let sum = |choice: &[usize]| Some(choice.iter().map(|place| (*place as f64 - 2.2).abs()).sum());
+    assert_eq!(best_places(5, 2, sum), Ok(vec![2, 3]));
+    assert_eq!(best_places(5, 5, sum), Ok(vec![0, 1, 2, 3, 4]));
+    assert_eq!(best_places(5, 2, |_| None), Ok(vec![0, 1]));
+    assert_eq!(best_places(5, 3, |_| Some(1.0)), Ok(vec![0, 1, 2]));
+    let mut weighed = 0;
+    let mut count = |_: &[usize]| {
+        weighed += 1;
+        None
+    };
+    assert_eq!(best_places(16, 8, &mut count), Ok((0..8).collect()));
+    assert_eq!(weighed, 12_870);
+    for (places, taken) in [(4, 5), (24, 8), (64, 32)] {
+        assert!(matches!(
+            best_places(places, taken, |_| None),
+            Err(PlanError::Choices { .. })
+        ));
     }
 }
