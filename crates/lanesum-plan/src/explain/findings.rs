@@ -146,8 +146,7 @@ impl Plan {
 /// What lies between GPUs of their own.
 fn links_finding(gpus: &Gpus) -> Finding {
     let Some(fabric) = gpus.fabric() else {
-        let evidence =
-            "how all of the GPUs lie to each other is not known; predicted as root ports of one socket on Gen5 x16";
+        let evidence = "how all of the GPUs lie to each other is not known; predicted as root ports of one socket";
         return finding(Gate::Links, Answer::Unknown, evidence.to_owned());
     };
     let islands = fabric.islands();

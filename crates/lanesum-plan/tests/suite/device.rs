@@ -490,7 +490,7 @@ gates
   peer_access    yes      proven for 2 ordered pairs of ranks
   host_staging   unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
   own_device     yes      2 ranks on 2 GPUs
-  links          unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket on Gen5 x16
+  links          unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket
 ";
     assert_eq!(with_gpus(2, gpus(2, 2)).explain(&device(21_504)).to_string(), expected);
     let expected = "\
