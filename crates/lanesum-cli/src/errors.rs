@@ -4,6 +4,7 @@
 //! exist, 126 for one that cannot be run, 128 + signal after a signal, and for `launch` whatever the first failing rank ended with.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use serde_json::json;
 
@@ -36,6 +37,14 @@ pub enum CliError {
     System {
         /// What was tried, in the infinitive.
         what: String,
+        /// The refusal.
+        source: io::Error,
+    },
+    /// A file that was asked for can't be written.
+    #[error("cannot write {}: {source}", .file.display())]
+    NotWritten {
+        /// Which.
+        file: PathBuf,
         /// The refusal.
         source: io::Error,
     },
@@ -120,6 +129,9 @@ impl CliError {
             Self::System { .. } => {
                 Some("look at the limits of processes, open files and memory (ulimit -a, the container)".into())
             }
+            Self::NotWritten { .. } => {
+                Some("name a file in a folder that exists, that may be written to and that has room".into())
+            }
             Self::NoSuchProgram { .. } => {
                 Some("check the spelling and PATH, or give the path of the program after `--`".into())
             }
@@ -145,7 +157,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage { .. } => 2,
-            Self::System { .. } | Self::Driver { .. } | Self::Json(_) | Self::Run { .. } => 1,
+            Self::System { .. } | Self::NotWritten { .. } | Self::Driver { .. } | Self::Json(_) | Self::Run { .. } => 1,
             Self::Interrupted { signal } => Ending::Signal(*signal).exit_code(),
             Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => 141,
             Self::Output(_) => 1,

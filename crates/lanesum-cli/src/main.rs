@@ -11,6 +11,7 @@ mod driver;
 mod engines;
 mod errors;
 mod launch;
+mod page;
 mod plan;
 mod progress;
 mod ranks;

@@ -1,5 +1,7 @@
 //! What `lanesum doctor` takes.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use lanesum::EngineChoice;
 
@@ -14,6 +16,9 @@ pub struct Doctor {
     /// Sum on GPUs if all ranks can attach one, insist on the host, or insist on GPUs
     #[arg(long, default_value_t = EngineChoice::Auto, value_parser = engines())]
     pub engine: EngineChoice,
+    /// Also write all of it, with the tree and a chart, as one HTML file to send to somebody
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Write one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -24,6 +29,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   lanesum doctor
   lanesum doctor --json
+  lanesum doctor --report box.html
   lanesum doctor --ranks 4 --engine cuda
 
 Ranks are started as processes, join, and say what a sum of bf16 would run, length by length, and why.

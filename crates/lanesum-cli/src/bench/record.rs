@@ -67,8 +67,8 @@ pub fn write_whole(file: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn not_written(file: &Path, source: std::io::Error) -> CliError {
-    CliError::System {
-        what: format!("write {}", file.display()),
+    CliError::NotWritten {
+        file: file.to_owned(),
         source,
     }
 }

@@ -5,7 +5,7 @@
 //! | `rank` | what each rank process that is tried does |
 //! | `copying` | how fast one core copies what another wrote |
 //! | `findings` | what of all that is to be remarked or mended |
-//! | `report` | what is said in the end |
+//! | `report` | what is said in the end, and the page of `--report` |
 //!
 //! The plan that ranks made decides; here it is only told. This process never loads the driver.
 
@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use crate::arguments::Doctor;
 use crate::bench::host::round_trip::{self, Regime, RoundTrip};
+use crate::bench::record;
 use crate::driver::Driver;
 use crate::engines::{self, Found};
 use crate::errors::{CliError, say};
 use crate::progress::Progress;
 use crate::ranks::supervise::Failure;
 use crate::ranks::{Crew, Outcome, worded};
-use crate::{cores, deadline};
+use crate::{cores, deadline, page};
 use findings::Seen;
 use rank::{Assignment, RankReport, SIZES};
 use report::Report;
@@ -37,6 +38,7 @@ const TRIES: usize = 3;
 
 /// Examines the machine, and says so; returns the exit code.
 pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
+    record::try_out(&[arguments.report.as_deref()])?;
     let usable = cores::usable().map_err(|source| CliError::System {
         what: "read which CPUs this process may use".into(),
         source,
@@ -64,11 +66,17 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         cpus: usable,
     };
     let report = Report::of(&seen);
+    // What was found is said also where the file can't be written.
+    let written = arguments
+        .report
+        .as_ref()
+        .map(|file| record::write_whole(file, &page::html(&report::page::of(&report, &seen))));
     if arguments.json {
         say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
         say(&report.tables())?;
     }
+    written.transpose()?;
     Ok(report.verdict.exit_code())
 }
 

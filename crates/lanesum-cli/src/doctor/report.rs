@@ -1,5 +1,7 @@
 //! What the doctor says in the end, to people and to programs.
 
+pub mod page;
+
 use std::fmt::Write;
 
 use lanesum_plan::{
@@ -226,18 +228,7 @@ impl Report {
         if self.stand_in {
             writeln!(text, "{STAND_IN}")?;
         }
-        let verdict = match self.verdict {
-            Verdict::Fine => "all is fine".to_owned(),
-            Verdict::Remarks => format!("it works, with {}", counted(self.remarks.len(), "remark", "remarks")),
-            Verdict::Mend => {
-                let mend = |remark: &&Remark| remark.verdict == Verdict::Mend;
-                format!(
-                    "{} to mend",
-                    counted(self.remarks.iter().filter(mend).count(), "thing", "things")
-                )
-            }
-        };
-        writeln!(text, "lanesum {} doctor: {verdict}\n", self.version)?;
+        writeln!(text, "lanesum {} doctor: {}\n", self.version, self.headline())?;
         for (name, value) in self.rows() {
             writeln!(text, "  {name:<12}{value}")?;
         }
@@ -259,6 +250,21 @@ impl Report {
             writeln!(text, "\nnot known: {}\n  {}", unknown.what, unknown.how)?;
         }
         Ok(())
+    }
+
+    /// The verdict in a few words.
+    fn headline(&self) -> String {
+        match self.verdict {
+            Verdict::Fine => "all is fine".to_owned(),
+            Verdict::Remarks => format!("it works, with {}", counted(self.remarks.len(), "remark", "remarks")),
+            Verdict::Mend => {
+                let mend = |remark: &&Remark| remark.verdict == Verdict::Mend;
+                format!(
+                    "{} to mend",
+                    counted(self.remarks.iter().filter(mend).count(), "thing", "things")
+                )
+            }
+        }
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {

@@ -135,6 +135,7 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
             relations: vec![vec![None; count]; count],
             pcie: vec![None; count],
         },
+        slots: vec![None; count],
         refused: vec![vec![None; count]; count],
         sources: sources.iter().map(Source::name).collect(),
         remarks: vec![],
@@ -255,6 +256,7 @@ impl Known {
                 }
             }
         }
+        self.slots = slots.into_iter().map(Some).collect();
         if let Some((one, other, label, tree)) = other_words {
             self.remarks.push(format!(
                 "{} shows {tree} between {} and {}, and the matrix says {label}, which counts: see that both are of one \

@@ -1,6 +1,6 @@
 //! What is known of a machine that is not at hand, and the topology that a plan is made from.
 
-use lanesum_plan::{Bytes, Gpus, Links, PcieLink, PeerVerdict, RankGpu, RankHost, Topology};
+use lanesum_plan::{Bytes, Gpus, Links, PcieLink, PeerVerdict, RankGpu, RankHost, Slot, Topology};
 
 /// What dumps or a preset tell of GPUs, in their order there.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +10,8 @@ pub struct Known {
     /// Of all of them, where that is known.
     pub model: Option<String>,
     pub links: Links,
+    /// Where they are plugged in, for people: what follows from it is among the links.
+    pub slots: Vec<Option<Slot>>,
     /// Why a GPU can't write to another's memory, where it is said to be refused; first by who writes.
     pub refused: Vec<Vec<Option<String>>>,
     /// Where it comes from.

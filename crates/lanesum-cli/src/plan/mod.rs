@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `dumps` | from texts to what they tell |
 //! | `known` | what is known of the GPUs, and the topology that a plan is made from |
-//! | `page` | the same as one HTML file |
+//! | `page` | the same, for the page of `--report` |
 //! | `pci` | the tree of `lspci` |
 //! | `presets` | common boxes |
 //! | `report` | what is said |
@@ -32,6 +32,7 @@ use report::Report;
 
 /// Plans, and says so; returns the exit code.
 pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
+    record::try_out(&[arguments.report.as_deref()])?;
     let known = match &arguments.preset {
         Some(name) => Preset::named(name)
             .ok_or_else(|| CliError::Usage {
@@ -64,7 +65,7 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
     let sweep = arguments.sweep || arguments.report.is_some();
     let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, sweep);
     if let Some(file) = &arguments.report {
-        record::write_whole(file, &page::html(&report))?;
+        record::write_whole(file, &crate::page::html(&page::of(&report, &known, &gpus)))?;
     }
     if arguments.json {
         say(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;

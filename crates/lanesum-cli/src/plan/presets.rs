@@ -128,6 +128,7 @@ impl Preset {
                     .collect(),
                 pcie: vec![Some(self.pcie); ranks],
             },
+            slots: vec![None; ranks],
             refused: vec![vec![None; ranks]; ranks],
             sources: vec![format!("preset {}: {}", self.name, self.source)],
             remarks: vec![],

@@ -54,9 +54,9 @@ pub struct Length {
     /// The next best, and how much longer it is predicted to take.
     pub next: Option<AlgorithmName>,
     pub margin_us: Option<f64>,
-    /// Each algorithm that could.
+    /// Those that are not taken.
     #[serde(skip)]
-    pub predicted: Vec<(AlgorithmName, f64)>,
+    pub others: Vec<Alternative>,
 }
 
 /// All of it.
@@ -153,11 +153,6 @@ impl Report {
             groups: fabric.as_ref().map(|fabric| fabric.groups().to_vec()),
             busiest: fabric.as_ref().map(|fabric| fabric.busiest().to_string()),
         }
-    }
-
-    /// The ranks, in order.
-    pub fn all_ranks(&self) -> Vec<Rank> {
-        (0..self.ranks).filter_map(|rank| Rank::new(rank).ok()).collect()
     }
 
     /// The decision.
@@ -312,18 +307,15 @@ fn decision(explanation: &Explanation) -> Decision {
 }
 
 fn length(explanation: &Explanation) -> Length {
-    let could = explanation.candidates.iter();
-    let predicted: Vec<(AlgorithmName, f64)> = could
-        .filter_map(|candidate| Some((candidate.algorithm, candidate.predicted_us?)))
-        .collect();
-    let others = predicted
+    let others = Alternative::all_of(explanation);
+    let could = others
         .iter()
-        .filter(|(algorithm, _)| Some(*algorithm) != explanation.chosen);
-    let next = others.min_by(|one, other| one.1.total_cmp(&other.1));
+        .filter_map(|other| Some((other.algorithm, other.predicted_us?)));
+    let next = could.min_by(|one, other| one.1.total_cmp(&other.1));
     Length {
         decision: decision(explanation),
-        next: next.map(|(algorithm, _)| *algorithm),
+        next: next.map(|(algorithm, _)| algorithm),
         margin_us: next.and_then(|(_, us)| Some(us - explanation.predicted_us?)),
-        predicted,
+        others,
     }
 }

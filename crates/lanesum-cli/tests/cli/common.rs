@@ -84,6 +84,23 @@ pub fn finish(mut child: Child) -> Output {
     Output { status, stdout, stderr }
 }
 
+/// A page of `--report` is there to its end: nothing is fetched from anywhere, and what opens closes.
+pub fn whole(html: &str) {
+    assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    assert!(!html.contains("src=") && !html.contains("href=") && !html.contains("url("));
+    assert_eq!(
+        html.matches("http").count(),
+        html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count()
+    );
+    for element in [
+        "div", "table", "tr", "th", "td", "ul", "li", "dl", "dt", "dd", "svg", "g", "text", "title", "details", "p",
+    ] {
+        let count = |text: &str| html.matches(text).count();
+        let opened = count(&format!("<{element}>")) + count(&format!("<{element} "));
+        assert_eq!(opened, count(&format!("</{element}>")), "{element}");
+    }
+}
+
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use super::common::{finish, json, lanesum, run, stderr, stdout};
+use super::common::{finish, json, lanesum, run, stderr, stdout, whole};
 use super::cuda::Machine;
 use lanesum_standin::{Config, Lie};
 use serde_json::Value;
@@ -209,4 +209,82 @@ fn ways_that_are_refused_or_lie_are_told_with_a_remedy() {
     let report = examined(&shared.run(&["doctor", "--ranks", "2", "--json"]), &[1]);
     let told = remarks(&report).join("\n");
     assert!(told.contains("2 ranks share 1 GPU"), "{told}");
+}
+
+/// The page of a machine whose CPUs sum, of one whose GPUs do, and of one whose GPUs can't.
+#[test]
+fn a_page_holds_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("box.html").display().to_string();
+    let page = |output: &Output, parts: &[&str]| {
+        assert!(output.status.code().is_some_and(|code| code < 3), "{}", stderr(output));
+        assert!(stderr(output).is_empty(), "{}", stderr(output));
+        let html = std::fs::read_to_string(&file).unwrap();
+        whole(&html);
+        for part in parts {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    };
+    let common = [
+        "<svg class=\"tree\"",
+        "What runs, and why",
+        "<h2>Gates</h2>",
+        "How to read this",
+        "42 KiB",
+    ];
+    let host = run(&["doctor", "--engine", "host", "--ranks", "2", "--report", &file]);
+    page(&host, &common);
+    let host = run(&[
+        "doctor", "--engine", "host", "--ranks", "2", "--report", &file, "--json",
+    ]);
+    assert_eq!(json(&host)["ranks"], 2);
+    page(
+        &host,
+        &[
+            "No GPU takes part",
+            "one_shot_pull",
+            ">measured<",
+            "flag round trip",
+            "rank 1",
+        ],
+    );
+    let machine = |config: &Config| Machine::new(config).run(&["doctor", "--report", &file]);
+    page(&machine(&Config::new().devices(2)), &common);
+    page(
+        &machine(&Config::new().devices(2)),
+        &[
+            "ON A STAND-IN",
+            "rank 1: lanesum stand-in",
+            "<td class=\"unknown\">? \u{2713}</td>",
+            "one_shot_push",
+        ],
+    );
+    let refused = Config::new().devices(2).refuse(1, 0);
+    page(
+        &machine(&refused),
+        &[
+            "<td class=\"unknown refused\">",
+            "no peer access</b>, 1 to 0",
+            "host_staged",
+        ],
+    );
+    // Ranks that fail are no reason to say nothing.
+    page(
+        &machine(&Config::new().devices(2).launch_error(4)),
+        &["to mend: 2 ranks were tried, and failed"],
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_before_anything_is_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("no/such/box.html").display().to_string();
+    for path in [absent.as_str(), "/dev/null", "/"] {
+        let output = run(&["doctor", "--engine", "host", "--report", path]);
+        assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+        let error = stderr(&output);
+        assert!(error.contains(path) && error.contains("hint: name a file"), "{error}");
+        assert!(stdout(&output).is_empty());
+    }
 }

@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::message::Kind;
 use super::row::{Found, OURS, Row};
-use crate::bench::plot::{Dot, Line, Panel, Picture};
+use crate::bench::plot::{Dot, Form, Line, Panel, Picture};
 use crate::bench::record::today;
 use crate::engines::STAND_IN;
 
@@ -59,6 +59,7 @@ fn add(panel: &mut Panel, row: &Row) {
         Some(line) => line.points.push(dot),
         None => panel.lines.push(Line {
             name: name.to_owned(),
+            form: Form::Course,
             points: vec![dot],
         }),
     }

@@ -4,7 +4,7 @@ use lanesum_plan::Dtype;
 
 use super::round_trip::Regime;
 use super::row::{OURS, Row};
-use crate::bench::plot::{Dot, Line, Panel, Picture};
+use crate::bench::plot::{Dot, Form, Line, Panel, Picture};
 use crate::bench::record::{cpu_model, today};
 
 /// All rows of regimes that compare; of the others what is nowhere else.
@@ -66,6 +66,7 @@ fn add(panel: &mut Panel, row: &Row) {
         Some(line) => line.points.push(dot),
         None => panel.lines.push(Line {
             name,
+            form: Form::Course,
             points: vec![dot],
         }),
     }

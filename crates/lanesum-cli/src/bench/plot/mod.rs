@@ -13,8 +13,19 @@ use axis::Axis;
 pub struct Line {
     /// Its name in the legend. Lines of one name look alike in all panels.
     pub name: String,
+    /// How it is drawn.
+    pub form: Form,
     /// What it is.
     pub points: Vec<Dot>,
+}
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Its points and the way from each to the next.
+    Course,
+    /// A ring around each point: it marks some of other lines, which stay visible.
+    Rings,
 }
 
 /// One size of it.
@@ -105,11 +116,13 @@ impl Picture {
             );
             self.panel(&mut svg, place, panel, (&sizes, &times), &names);
         }
-        for (index, name) in names.iter().enumerate() {
+        for (index, (name, form)) in names.iter().enumerate() {
             let x = 20.0 + LEGEND_COLUMN * (index % legend_columns) as f64;
             let y = HEAD + HEIGHT * rows as f64 + LEGEND_ROW * (index / legend_columns) as f64 + 8.0;
-            let line = format!("M{x:.1} {y:.1}H{:.1}", x + 30.0);
-            path(&mut svg, &line, &look(index));
+            match form {
+                Form::Course => path(&mut svg, &format!("M{x:.1} {y:.1}H{:.1}", x + 30.0), &look(index)),
+                Form::Rings => ring(&mut svg, (x + 15.0, y)),
+            }
             text(&mut svg, (x + 38.0, y + 4.0), "", name);
         }
         svg.push_str("</svg>\n");
@@ -117,11 +130,11 @@ impl Picture {
     }
 
     /// Every name once, in the order in which it is met.
-    fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
+    fn names(&self) -> Vec<(&str, Form)> {
+        let mut names: Vec<(&str, Form)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines) {
-            if !names.contains(&line.name.as_str()) {
-                names.push(&line.name);
+            if names.iter().all(|(name, _)| *name != line.name) {
+                names.push((&line.name, line.form));
             }
         }
         names
@@ -133,7 +146,7 @@ impl Picture {
         (left, top): (f64, f64),
         panel: &Panel,
         (sizes, times): (&Axis, &Axis),
-        names: &[&str],
+        names: &[(&str, Form)],
     ) {
         let (x0, x1) = (left + LEFT, left + WIDTH - RIGHT);
         let (y0, y1) = (top + HEIGHT - BOTTOM, top + TOP);
@@ -164,7 +177,16 @@ impl Picture {
         let turned = format!("text-anchor=\"middle\" transform=\"rotate(-90 {along:.1} {up:.1})\"");
         text(svg, (along, up), &turned, &self.values);
         for line in &panel.lines {
-            let look = look(names.iter().position(|name| *name == line.name).unwrap_or_default());
+            match line.form {
+                Form::Course => {}
+                Form::Rings => {
+                    let rings = line.points.iter().map(|dot| (x(dot.bytes as f64), y(dot.us)));
+                    rings.for_each(|place| ring(svg, place));
+                    continue;
+                }
+            }
+            let place = names.iter().position(|(name, _)| *name == line.name);
+            let look = look(place.unwrap_or_default());
             let mut points = line.points.clone();
             points.sort_by_key(|dot| dot.bytes);
             let mut course = String::new();
@@ -196,6 +218,14 @@ fn look(index: usize) -> String {
         dash => format!(" stroke-dasharray=\"{dash}\""),
     };
     format!("stroke=\"{colour}\" stroke-width=\"2\" fill=\"none\"{dash}")
+}
+
+fn ring(svg: &mut String, (x, y): (f64, f64)) {
+    writeln!(
+        svg,
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6.5\" stroke=\"#222\" stroke-width=\"1.5\" fill=\"none\"/>"
+    )
+    .unwrap_or_default();
 }
 
 fn path(svg: &mut String, course: &str, look: &str) {

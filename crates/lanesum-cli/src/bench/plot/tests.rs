@@ -5,6 +5,7 @@ use super::*;
 fn picture() -> Picture {
     let line = |name: &str, us: f64| Line {
         name: name.into(),
+        form: Form::Course,
         points: [1 << 10, 43_008, 16 << 20]
             .map(|bytes| Dot {
                 bytes,
@@ -58,6 +59,22 @@ fn nothing_leaves_the_picture() {
     }
     assert_eq!(count, 18);
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+}
+
+#[test]
+fn rings_mark_points_without_a_course() {
+    let mut picture = picture();
+    let mut rings = picture.panels[0].lines[0].clone();
+    rings.name = "what is taken".into();
+    rings.form = Form::Rings;
+    picture.panels[0].lines.push(rings);
+    let svg = picture.svg();
+    // One for each of three points, and one in the legend.
+    assert_eq!(svg.matches("r=\"6.5\"").count(), 4);
+    assert_eq!(
+        svg.matches("<path ").count(),
+        self::picture().svg().matches("<path ").count()
+    );
 }
 
 #[test]
