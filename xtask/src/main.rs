@@ -15,6 +15,7 @@ mod gpu;
 mod kernels;
 mod peers;
 mod process;
+mod snapshots;
 mod tally;
 mod test;
 mod workspace;
@@ -42,6 +43,8 @@ enum Chore {
     Ci,
     /// Write the generated files: docs/environment.md and docs/cli.md
     Docs(docs::Arguments),
+    /// Write what `lanesum plan` says of every dump and preset: crates/lanesum-cli/tests/snapshots
+    Snapshots,
     /// Compile the GPU kernels and write the images that are shipped
     Kernels(kernels::Arguments),
     /// Pack the tests for GPUs, and run them if there is one
@@ -75,6 +78,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
             Err(process::become_it(&mut script))
         }
         Chore::Docs(arguments) => docs::run(&workspace, arguments),
+        Chore::Snapshots => snapshots::run(&workspace),
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),

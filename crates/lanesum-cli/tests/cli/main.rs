@@ -10,4 +10,5 @@ mod launch;
 mod plan;
 mod reduce;
 mod selftest;
+mod snapshots;
 mod verify_cycle;
