@@ -63,6 +63,9 @@ pub enum XtaskError {
     /// A test for GPUs that no step of the script runs.
     #[error("no step of xtask/src/gpu/run.sh runs {program}")]
     NoStep { program: String },
+    /// What fuzzing needs, and nothing else here.
+    #[error("{tool} is missing, and fuzzing needs it: {reason}")]
+    NoFuzzing { tool: &'static str, reason: String },
     /// The folder for the machine with the GPU could not be carried there.
     #[error("the programs of the pack take {bytes} bytes, and at most {most} are packed")]
     PackTooLarge { bytes: u64, most: u64 },
@@ -100,6 +103,9 @@ impl XtaskError {
                      `cargo xtask gpu --record FILE --from OUT` makes a record of it",
                     pack.display()
                 ));
+            }
+            XtaskError::NoFuzzing { .. } => {
+                "run `rustup toolchain install nightly` and `cargo install cargo-fuzz`; fuzzing is optional, the tests do without"
             }
             XtaskError::NoStep { .. } => "add a step, or name the test in STAND_IN_ONLY of xtask/src/gpu/pack.rs",
             XtaskError::PackTooLarge { .. } => {

@@ -11,6 +11,7 @@
 mod bench;
 mod docs;
 mod error;
+mod fuzz;
 mod gpu;
 mod kernels;
 mod peers;
@@ -51,6 +52,8 @@ enum Chore {
     Gpu(gpu::Arguments),
     /// Measure what parts of a call cost
     Bench(bench::Arguments),
+    /// Look for texts that the readers of dumps and words cannot take; needs nightly Rust and cargo-fuzz
+    Fuzz(fuzz::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
 }
@@ -82,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
+        Chore::Fuzz(arguments) => fuzz::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }
 }

@@ -57,6 +57,12 @@ pub enum PlanError {
         /// The list given.
         list: String,
     },
+    /// Something that is no link.
+    #[error("this is no PCIe link: \"{}\"", text.escape_debug())]
+    PcieLink {
+        /// The text given.
+        text: String,
+    },
     /// A tree for another number of ranks.
     #[error("the reduction tree is for {tree} ranks, the world has {world}")]
     TreeWorld {
@@ -108,6 +114,9 @@ impl PlanError {
             PlanError::UnknownWord { known, .. } => Some(format!("one of: {}", known.join(", "))),
             PlanError::Tree(fault) => Some(fault.hint().to_owned()),
             PlanError::CpuList { .. } => Some("write it like 0-3,8 with numbers below 1024".to_owned()),
+            PlanError::PcieLink { .. } => {
+                Some("write it as gen5x16: generation 1 to 7; 1, 2, 4, 8 or 16 lanes".to_owned())
+            }
             PlanError::TreeWorld { world, .. } => Some(format!(
                 "name each rank from 0 to {} once in the tree",
                 world.saturating_sub(1)

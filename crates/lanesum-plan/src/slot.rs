@@ -1,10 +1,11 @@
 //! Where a PCI device is plugged in, and how two slots lie to each other.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Relation;
+use crate::{PlanError, Relation};
 
 /// A PCIe link, as lanes negotiate it at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,6 +46,27 @@ impl PcieLink {
 impl fmt::Display for PcieLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Gen{} x{}", self.generation, self.width)
+    }
+}
+
+/// `gen5x16`, or as it is displayed, in capital letters or small ones: generation 1 to 7, and 1, 2, 4, 8 or 16 lanes.
+impl FromStr for PcieLink {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<PcieLink, PlanError> {
+        let parsed = || {
+            let text = text.to_ascii_lowercase();
+            let (generation, width) = text.strip_prefix("gen")?.split_once('x')?;
+            let generation = generation.strip_suffix(' ').unwrap_or(generation);
+            let number = |known: &[u8], word: &str| known.iter().copied().find(|number| number.to_string() == word);
+            Some(PcieLink {
+                generation: number(&[1, 2, 3, 4, 5, 6, 7], generation)?,
+                width: number(&[1, 2, 4, 8, 16], width)?,
+            })
+        };
+        parsed().ok_or_else(|| PlanError::PcieLink {
+            text: text.chars().take(100).collect(),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Dtype, Engine, PathChoice, PcieLink, WORLD_MAX};
+use lanesum_plan::{AlgorithmChoice, AlgorithmName, Dtype, Engine, PathChoice, PcieLink, PlanError, WORLD_MAX};
 
 use super::bench::size;
 use super::{dtypes, paths};
@@ -83,16 +83,8 @@ Exit code: 0 with a plan, 1 where no algorithm may run or the plan could not be 
 
 /// `gen5x16`
 fn pcie(text: &str) -> Result<PcieLink, String> {
-    let parsed = || {
-        let text = text.to_ascii_lowercase();
-        let (generation, width) = text.strip_prefix("gen")?.split_once('x')?;
-        let number = |known: &[u8], word: &str| known.iter().copied().find(|number| number.to_string() == word);
-        Some(PcieLink {
-            generation: number(&[1, 2, 3, 4, 5, 6, 7], generation)?,
-            width: number(&[1, 2, 4, 8, 16], width)?,
-        })
-    };
-    parsed().ok_or_else(|| "a link is written as gen5x16: generation 1 to 7; 1, 2, 4, 8 or 16 lanes".to_owned())
+    let refused = |error: PlanError| format!("{error}; {}", error.hint().unwrap_or_default());
+    text.parse().map_err(refused)
 }
 
 /// The algorithms of GPUs, and to leave it to the plan.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use lanesum_plan::{
     AlgorithmChoice, AlgorithmName, Buffers, Bytes, Dtype, Elements, Engine, Limits, Operation, Path, PathChoice,
-    PlanError, Rank, WORLD_MAX, WorldSize,
+    PcieLink, PlanError, Rank, WORLD_MAX, WorldSize,
 };
 
 #[test]
@@ -140,4 +140,31 @@ fn limits_are_whole_pages_within_bounds() {
     }
     let Limits { staging, shared } = Limits::default();
     assert!(8 * (2 * staging.get() + shared.get()) <= 64 << 20);
+}
+
+#[test]
+fn links_are_read_as_they_are_written() {
+    for generation in 1..=7 {
+        for width in [1, 2, 4, 8, 16] {
+            let link = PcieLink { generation, width };
+            assert_eq!(link.to_string().parse(), Ok(link));
+            assert_eq!(format!("gen{generation}x{width}").parse(), Ok(link));
+        }
+    }
+    for wrong in [
+        "",
+        "gen5",
+        "5x16",
+        "gen0x16",
+        "gen8x16",
+        "gen5x3",
+        "gen5x32",
+        "gen+5x16",
+        "gen5  x16",
+        "gen5x16 ",
+    ] {
+        let error = wrong.parse::<PcieLink>().unwrap_err();
+        assert_eq!(error, PlanError::PcieLink { text: wrong.to_owned() });
+        assert!(error.hint().unwrap().contains("gen5x16"));
+    }
 }

@@ -7,4 +7,5 @@ mod bridges;
 mod mutations;
 mod refusals;
 mod render;
+mod sound;
 mod tables;

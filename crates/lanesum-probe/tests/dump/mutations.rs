@@ -1,9 +1,10 @@
 //! Dumps that are cut, doubled, stripped of tabs and sprinkled with bytes: read or refused at a place of the text, in bounded time.
 use std::time::{Duration, Instant};
 
-use lanesum_probe::dump::{Dump, DumpError, MOST_GPUS, decode, read, read_all};
+use lanesum_probe::dump::{decode, read, read_all};
 use proptest::prelude::*;
 
+use crate::sound::{placed, sound};
 use crate::tables::dumps;
 
 #[derive(Debug, Clone)]
@@ -85,41 +86,6 @@ fn without(bytes: &mut Vec<u8>, places: Vec<usize>, at: usize) {
     if !places.is_empty() {
         bytes.remove(places[at % places.len()]);
     }
-}
-
-/// What holds of whatever was read.
-fn sound(dump: &Dump) -> bool {
-    match dump {
-        Dump::Matrix(matrix) => {
-            let pairs = &matrix.relations;
-            (1..=MOST_GPUS).contains(&matrix.gpus.len())
-                && pairs.side() == matrix.gpus.len()
-                && pairs
-                    .iter()
-                    .all(|(from, to, relation)| pairs.get(to, from) == Some(relation))
-                && matrix
-                    .others
-                    .iter()
-                    .all(|other| other.relations.len() == matrix.gpus.len())
-        }
-        Dump::Peers(peers) => peers.statuses.side() == peers.gpus.len(),
-        Dump::Bandwidth(bandwidth) => {
-            let side = bandwidth.gpus.len();
-            let square = |table: &lanesum_probe::dump::Table| table.values.side() == side && table.own.len() == side;
-            !bandwidth.tables.is_empty() && bandwidth.tables.iter().all(square)
-        }
-        Dump::List(list) => (1..=MOST_GPUS).contains(&list.gpus.len()),
-        Dump::Query(query) => (1..=MOST_GPUS).contains(&query.gpus.len()),
-        Dump::Pci(pci) => (0..pci.devices.len()).all(|place| pci.path(place).len() < 256),
-    }
-}
-
-/// That a refusal names a place of the text, or the one just behind it.
-fn placed(error: &DumpError, text: &str) -> bool {
-    let lines = text.lines().count();
-    let place = error.place;
-    let length = text.lines().nth(place.line - 1).map_or(0, |line| line.chars().count());
-    place.line <= lines + 1 && (1..=length + 1).contains(&place.column)
 }
 
 proptest! {
