@@ -17,7 +17,7 @@ use std::path::Path;
 
 use lanesum_plan::{Bytes, CpuSet, HostFacts};
 
-pub use slot::{pci_numa_node, pci_slot};
+pub use slot::{pci_link, pci_numa_node, pci_slot};
 
 /// More than any of these files needs; of /proc/cpuinfo the first processor is enough.
 const MOST: u64 = 64 * 1024;

@@ -19,6 +19,17 @@ pub fn pci_slot(bus_id: &str) -> Option<Slot> {
     slot_below(Path::new("/"), bus_id)
 }
 
+/// What the link above a PCI device can at most, by both of its ends: of a bridge below a root port as of a GPU. `None` where the kernel
+/// does not show it.
+#[must_use]
+pub fn pci_link(bus_id: &str) -> Option<PcieLink> {
+    link_below(Path::new("/"), bus_id)
+}
+
+pub(crate) fn link_below(root: &Path, bus_id: &str) -> Option<PcieLink> {
+    uplink(&std::fs::canonicalize(root.join("sys/bus/pci/devices").join(named(bus_id)?)).ok()?)
+}
+
 pub(crate) fn numa_node_below(root: &Path, bus_id: &str) -> Option<u32> {
     // -1 where there is none.
     let node = read(&root.join("sys/bus/pci/devices").join(named(bus_id)?).join("numa_node"))?;
@@ -28,24 +39,27 @@ pub(crate) fn numa_node_below(root: &Path, bus_id: &str) -> Option<u32> {
 pub(crate) fn slot_below(root: &Path, bus_id: &str) -> Option<Slot> {
     let device = std::fs::canonicalize(root.join("sys/bus/pci/devices").join(named(bus_id)?)).ok()?;
     // .../pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:03.0/0000:06:00.0
-    let above = device.parent()?.ancestors().map(|folder| (folder, folder.file_name()));
     let mut bridges = Vec::new();
-    for (folder, name) in above {
-        let name = name?.to_str()?;
+    for folder in device.parent()?.ancestors() {
+        let name = folder.file_name()?.to_str()?;
         if name.starts_with("pci") {
             let only_one = || (numa_nodes(root) == Some(1)).then_some(0);
-            let port = bridges.first().map(|(folder, _): &(&Path, &str)| *folder);
             return Some(Slot {
                 host_bridge: name.to_owned(),
                 numa_node: numa_node_below(root, bus_id).or_else(only_one),
-                link: link(&device, "max")
-                    .map(|own| own.narrower(port.and_then(|port| link(port, "max")), link(&device, "current"))),
-                bridges: bridges.iter().map(|(_, bridge)| (*bridge).to_owned()).collect(),
+                link: uplink(&device),
+                bridges,
             });
         }
-        bridges.push((folder, name));
+        bridges.push(name.to_owned());
     }
     None
+}
+
+/// What the link above a device can at most. A folder that is no device's has no files of a link.
+fn uplink(device: &Path) -> Option<PcieLink> {
+    let port = device.parent().and_then(|port| link(port, "max"));
+    Some(link(device, "max")?.narrower(port, link(device, "current")))
 }
 
 /// What a device's link can at most, or does now: at rest it goes down, and that means nothing.

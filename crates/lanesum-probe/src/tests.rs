@@ -1,7 +1,7 @@
 //! Files as kernels write them, as nobody writes them, and this machine's own.
 use super::*;
 use crate::fixture::Root;
-use crate::slot::{numa_node_below, slot_below};
+use crate::slot::{link_below, numa_node_below, slot_below};
 use lanesum_plan::{PcieLink, Relation};
 
 #[test]
@@ -199,6 +199,21 @@ fn the_narrower_end_of_a_link_counts_but_not_a_virtual_one() {
     assert_eq!(link("0000:05:00.0"), of(5, 16));
     assert_eq!(link("0000:09:00.0"), of(5, 16));
     assert_eq!(link("0000:41:00.0"), of(4, 8));
+    // The link above a device is told of bridges, too, and not above a root port.
+    let above = |name: &str| link_below(root.path(), name);
+    assert_eq!((above("0000:41:00.0"), above("0000:05:00.0")), (of(4, 8), of(5, 16)));
+    let switch = root.path().join("sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0");
+    std::fs::write(switch.join("max_link_speed"), "16.0 GT/s PCIe\n").unwrap();
+    std::fs::write(switch.join("max_link_width"), "8\n").unwrap();
+    root.link(
+        "sys/bus/pci/devices",
+        &[(
+            "0000:01:00.0",
+            "../../../../sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0",
+        )],
+    );
+    assert_eq!(above("0000:01:00.0"), of(4, 8));
+    assert_eq!(above("0000:02:00.0"), None);
     let folder = root.path().join("sys/devices/pci0000:80/0000:80:01.1/0000:81:00.0");
     for (speed, width) in [
         ("Unknown", "16"),

@@ -246,7 +246,7 @@ mod tests {
                 slot: None,
             })
             .collect();
-        Tree::of(&leaves, None, "")
+        Tree::of(&leaves, None, "", &|_| None)
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl Page<'_> {
         let bonds: Vec<Bonds> = self.pairs.iter().filter_map(pairs::bonds).collect();
         writeln!(
             html,
-            "<h2>What they are plugged into</h2>\n<div class=\"wide card\">{}</div>",
+            "<h2>Where the ranks are</h2>\n<div class=\"wide card\">{}</div>",
             drawing::svg(&self.tree, &bonds)
         )?;
         for way in &self.ways {
@@ -261,7 +261,7 @@ mod tests {
                 remedy: Some("<m>".to_owned()),
             }],
             machine: vec![("cpu", "<c>".to_owned())],
-            tree: Tree::of(&leaves, None, "<host>"),
+            tree: Tree::of(&leaves, None, "<host>", &|_| None),
             ways: vec!["<y>".to_owned()],
             pairs: vec![pair(0, 1, Reach::Not("<why>".to_owned())), pair(1, 0, Reach::Proven)],
             ranks: 2,

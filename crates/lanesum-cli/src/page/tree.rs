@@ -84,6 +84,9 @@ impl Leaf {
     }
 }
 
+/// The link above a bridge, by its name, where it is known.
+pub type Uplink<'a> = &'a dyn Fn(&str) -> Option<PcieLink>;
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
@@ -94,10 +97,10 @@ pub struct Tree {
 
 impl Tree {
     /// Of these ranks, by rank. Groups are those of a fabric.
-    pub fn of(leaves: &[Leaf], groups: Option<&[Group]>, host: &str) -> Tree {
+    pub fn of(leaves: &[Leaf], groups: Option<&[Group]>, host: &str, uplink: Uplink) -> Tree {
         let root = Branch::new(Kind::Host, "host", host);
         if leaves.iter().any(|leaf| leaf.slot.is_some()) {
-            return of_slots(root, leaves);
+            return of_slots(root, leaves, uplink);
         }
         let all: Vec<usize> = (0..leaves.len()).collect();
         let groups: Vec<(Relation, Vec<usize>)> = groups
@@ -115,12 +118,12 @@ impl Tree {
     }
 }
 
-fn of_slots(mut root: Branch, leaves: &[Leaf]) -> Tree {
+fn of_slots(mut root: Branch, leaves: &[Leaf], uplink: Uplink) -> Tree {
     let mut ranks: Vec<(Vec<usize>, usize)> = Vec::new();
     for (rank, leaf) in leaves.iter().enumerate() {
         let mut at = &mut root;
         let mut places = Vec::new();
-        for step in leaf.slot.as_ref().map_or_else(untold, above) {
+        for step in leaf.slot.as_ref().map_or_else(untold, |slot| above(slot, uplink)) {
             let known = at.below.iter().position(|branch| branch.name == step.name);
             let place = known.unwrap_or_else(|| {
                 at.below.push(step);
@@ -151,7 +154,7 @@ fn untold() -> Vec<Branch> {
 
 /// The boxes from the host down to a slot. Ports and switches take turns below a root port: first the switch's own port upwards, then
 /// the one that the next device is plugged into, which is worth no box.
-fn above(slot: &Slot) -> Vec<Branch> {
+fn above(slot: &Slot, uplink: Uplink) -> Vec<Branch> {
     let node = slot
         .numa_node
         .map(|node| Branch::new(Kind::Node, format!("NUMA node {node}"), ""));
@@ -164,7 +167,10 @@ fn above(slot: &Slot) -> Vec<Branch> {
     for (depth, bridge) in slot.bridges.iter().rev().enumerate() {
         match depth {
             0 => boxes.push(Branch::new(Kind::Bridge, format!("root port {bridge}"), "")),
-            _ if depth % 2 == 1 => boxes.push(Branch::new(Kind::Switch, format!("switch {bridge}"), "")),
+            _ if depth % 2 == 1 => boxes.push(Branch {
+                link: uplink(bridge),
+                ..Branch::new(Kind::Switch, format!("switch {bridge}"), "")
+            }),
             _ => {}
         }
     }
@@ -255,6 +261,7 @@ mod tests {
             &[leaf(Some(one)), leaf(Some(alone)), leaf(Some(other)), leaf(None)],
             None,
             "",
+            &|bridge| (bridge == "03:00.0").then_some(GEN5),
         );
         assert_eq!(names(&tree.root), ["NUMA node 0", "NUMA node 1", "not known"]);
         let bridge = &tree.root.below[0].below[0];
@@ -263,6 +270,7 @@ mod tests {
             ("host bridge pci0000:00", "root port 00:01.1")
         );
         assert_eq!((names(bridge), bridge.ranks()), (vec!["switch 03:00.0"], 2));
+        assert_eq!((bridge.below[0].link, bridge.link), (Some(GEN5), None));
         assert_eq!(bridge.below[0].below[1].link, Some(GEN5));
         assert_eq!(tree.order, [0, 2, 1, 3]);
     }
@@ -280,11 +288,16 @@ mod tests {
                 ranks: ranks(0..4),
             },
         ];
-        let tree = Tree::of(&[leaf(None), leaf(None), leaf(None), leaf(None)], Some(&groups), "");
+        let tree = Tree::of(
+            &[leaf(None), leaf(None), leaf(None), leaf(None)],
+            Some(&groups),
+            "",
+            &|_| None,
+        );
         assert_eq!(names(&tree.root), ["host bridge"]);
         assert_eq!(names(&tree.root.below[0]), ["a GPU", "switch", "a GPU"]);
         assert_eq!((tree.root.ranks(), tree.order), (4, vec![0, 1, 2, 3]));
-        let flat = Tree::of(&[leaf(None)], None, "");
+        let flat = Tree::of(&[leaf(None)], None, "", &|_| None);
         assert_eq!(names(&flat.root), ["a GPU"]);
     }
 }

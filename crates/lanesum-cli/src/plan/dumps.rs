@@ -1,5 +1,6 @@
 //! From the texts that tools print to what they tell of one machine.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -136,6 +137,7 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
             pcie: vec![None; count],
         },
         slots: vec![None; count],
+        uplinks: BTreeMap::new(),
         refused: vec![vec![None; count]; count],
         sources: sources.iter().map(Source::name).collect(),
         remarks: vec![],
@@ -256,6 +258,7 @@ impl Known {
                 }
             }
         }
+        self.uplinks = pci::uplinks(found, &gpus);
         self.slots = slots.into_iter().map(Some).collect();
         if let Some((one, other, label, tree)) = other_words {
             self.remarks.push(format!(

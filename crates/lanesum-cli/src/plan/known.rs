@@ -1,5 +1,7 @@
 //! What is known of a machine that is not at hand, and the topology that a plan is made from.
 
+use std::collections::BTreeMap;
+
 use lanesum_plan::{Bytes, Gpus, Links, PcieLink, PeerVerdict, RankGpu, RankHost, Slot, Topology};
 
 /// What dumps or a preset tell of GPUs, in their order there.
@@ -12,6 +14,8 @@ pub struct Known {
     pub links: Links,
     /// Where they are plugged in, for people: what follows from it is among the links.
     pub slots: Vec<Option<Slot>>,
+    /// The links above bridges, by their names; for people, too.
+    pub uplinks: BTreeMap<String, PcieLink>,
     /// Why a GPU can't write to another's memory, where it is said to be refused; first by who writes.
     pub refused: Vec<Vec<Option<String>>>,
     /// Where it comes from.

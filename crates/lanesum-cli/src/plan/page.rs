@@ -24,7 +24,9 @@ pub fn of<'a>(report: &'a Report, known: &Known, gpus: &[usize]) -> Page<'a> {
         ),
         remarks: notes(&report.remarks),
         machine: vec![],
-        tree: Tree::of(&leaves(report, known, gpus), report.groups.as_deref(), ""),
+        tree: Tree::of(&leaves(report, known, gpus), report.groups.as_deref(), "", &|bridge| {
+            known.uplinks.get(bridge).copied()
+        }),
         ways: vec![match &report.busiest {
             Some(busiest) => format!("When all send to all, what ends last is {busiest}."),
             None if report.ranks > 1 => {

@@ -1,5 +1,7 @@
 //! What `lspci` tells of the ways between GPUs: the tree that the labels of a matrix are only a reading of.
 
+use std::collections::BTreeMap;
+
 use lanesum_plan::{PcieLink, Slot};
 use lanesum_probe::dump::{Lanes, Pci, PciDevice};
 
@@ -11,7 +13,7 @@ pub fn gpus(pci: &Pci) -> Vec<usize> {
 }
 
 /// The link of a device at most, by what both of its ends can.
-fn link(pci: &Pci, gpu: usize) -> Option<PcieLink> {
+fn link(pci: &Pci, device: usize) -> Option<PcieLink> {
     let known = |lanes: Option<Lanes>| {
         let Lanes { generation, width } = lanes?;
         Some(PcieLink {
@@ -19,9 +21,9 @@ fn link(pci: &Pci, gpu: usize) -> Option<PcieLink> {
             width: width.try_into().ok()?,
         })
     };
-    let device = &pci.devices[gpu];
-    let port = pci.above(gpu).and_then(|port| known(pci.devices[port].link_max));
-    Some(known(device.link_max)?.narrower(port, known(device.link)))
+    let own = &pci.devices[device];
+    let port = pci.above(device).and_then(|port| known(pci.devices[port].link_max));
+    Some(known(own.link_max)?.narrower(port, known(own.link)))
 }
 
 /// Where a device is plugged in.
@@ -37,6 +39,13 @@ pub fn slot(pci: &Pci, gpu: usize) -> Slot {
         numa_node: pci.devices[gpu].numa_node,
         link: link(pci, gpu),
     }
+}
+
+/// The links above the bridges over these GPUs, by the bridges' names in slots.
+pub fn uplinks(pci: &Pci, gpus: &[usize]) -> BTreeMap<String, PcieLink> {
+    let bridges = gpus.iter().flat_map(|gpu| pci.path(*gpu));
+    let known = |bridge: usize| Some((pci.devices[bridge].address.to_string(), link(pci, bridge)?));
+    bridges.filter_map(known).collect()
 }
 
 /// The ports on the ways between GPUs below one switch that send requests up to the root instead of straight to a peer.

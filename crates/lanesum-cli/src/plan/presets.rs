@@ -1,5 +1,6 @@
 //! Common boxes, and the source of their shape.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use lanesum_plan::{Links, PcieLink, Relation};
@@ -129,6 +130,7 @@ impl Preset {
                 pcie: vec![Some(self.pcie); ranks],
             },
             slots: vec![None; ranks],
+            uplinks: BTreeMap::new(),
             refused: vec![vec![None; ranks]; ranks],
             sources: vec![format!("preset {}: {}", self.name, self.source)],
             remarks: vec![],

@@ -271,6 +271,37 @@ fn a_page_holds_all_of_it() {
     );
 }
 
+/// Of `lspci` the bridges are drawn, of labels the groups, and NVLinks beside both.
+#[test]
+fn a_page_has_the_tree_with_its_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("box.html").display().to_string();
+    let html = |name: &str| {
+        json(&["plan", "--topology", &dump(name), "--report", &page, "--json"]);
+        let html = std::fs::read_to_string(&page).unwrap();
+        whole(&html);
+        html
+    };
+    let tree = html("hw-02-lspci-vvv-esc8000a-8xPRO6000-ABRIDGED.txt");
+    for part in [
+        ">NUMA node 1</text>",
+        ">host bridge 0000:00</text>",
+        ">root port 0000:00:01.1</text>",
+        ">switch 0000:01:00.0</text>",
+    ] {
+        assert_eq!(tree.matches(part).count(), 1, "{part}");
+    }
+    // Of eight GPUs, and of the four switches above them.
+    assert_eq!(tree.matches(">Gen5 x16</text>").count(), 12);
+    assert_eq!(tree.matches("class=\"edge shared\"").count(), 4);
+    let labels = html("39-8xL40-4v4-pix-sys.txt");
+    assert_eq!(labels.matches(">PIX</text>").count(), 2);
+    assert_eq!(labels.matches("class=\"rank\"").count(), 8);
+    let pairs = html("27-4gpu-nv12-pairs-four-numa.txt");
+    assert_eq!(pairs.matches("class=\"nvlink\"").count(), 2);
+    assert!(html("66-8xH100-nv18-10nic-TRUNCATED.txt").contains("each to each: NV18"));
+}
+
 #[test]
 fn presets_are_boxes_that_plan_knows() {
     let list = json(&["presets", "--json"]);

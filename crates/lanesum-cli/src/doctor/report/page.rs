@@ -97,7 +97,7 @@ fn tree(report: &Report, seen: &Seen, gpus: Option<&Gpus>) -> Tree {
     );
     let fabric = gpus.and_then(Gpus::fabric);
     let groups = fabric.as_ref().map(lanesum_plan::Fabric::groups);
-    Tree::of(&leaves, groups, &nodes)
+    Tree::of(&leaves, groups, &nodes, &lanesum_probe::pci_link)
 }
 
 /// What is to be said of the ways between ranks.
