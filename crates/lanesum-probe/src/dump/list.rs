@@ -53,6 +53,9 @@ fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|_| plain)
 }
 
+/// So many letters of what the tool says are kept.
+const MOST_WORDS: usize = 200;
+
 impl List {
     pub(super) fn read(lines: &[Line<'_>]) -> Result<List, DumpError> {
         let mut list = List {
@@ -62,7 +65,8 @@ impl List {
         for line in lines {
             let text = line.trimmed();
             if text.starts_with(UNABLE) {
-                list.remark(line, About::Tool { words: text.to_owned() });
+                let words = text.replace('\t', " ").chars().take(MOST_WORDS).collect();
+                list.remark(line, About::Tool { words });
             } else if let Some(index) = index(line) {
                 list.gpu(line, index)?;
             } else if text.starts_with("MIG ") {

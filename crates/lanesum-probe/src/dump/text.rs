@@ -63,7 +63,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, DumpError> {
         if text.len() > MOST_LINE {
             return Err(DumpError::new(place, Found::Bytes(text.len()), Fault::TooLong));
         }
-        let text = without_colours(text);
+        let text = without_controls(without_colours(text));
         lines.push(Line {
             number: before + 1,
             text,
@@ -140,6 +140,21 @@ fn without_colours(line: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(plain)
+}
+
+/// The line without characters that a terminal takes for orders: what is kept of a text is printed one day. Those that are blanks become
+/// plain ones, but for tabs, which tell cells apart; any other becomes U+FFFD, as what is no text does.
+fn without_controls(line: Cow<'_, str>) -> Cow<'_, str> {
+    let orders = |letter: char| letter.is_control() && letter != '\t';
+    if !line.contains(orders) {
+        return line;
+    }
+    let plain = |letter: char| match orders(letter) {
+        true if letter.is_whitespace() => ' ',
+        true => char::REPLACEMENT_CHARACTER,
+        false => letter,
+    };
+    Cow::Owned(line.chars().map(plain).collect())
 }
 
 /// The longest code of a terminal that is looked for.

@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lanesum_probe::dump::{Dump, decode, read_all};
+use lanesum_probe::dump::{About, Dump, decode, read, read_all};
 
 use crate::render::render;
 
@@ -115,4 +115,25 @@ fn line_ends_and_colours_change_nothing() {
         let bold = read_all(&text.replace("GPU0\t", "\u{1b}[1mGPU0\u{1b}[0m\t")).unwrap();
         assert_eq!(bold.len(), plain.unwrap().len(), "{name}");
     }
+}
+
+/// What is kept of a text is printed one day, and a terminal would take these letters for orders. Fuzzing found the tool's words with them.
+#[test]
+fn what_is_kept_can_be_printed() {
+    let text = format!(
+        "GPU 0: NVIDIA\u{7} L4\u{b}x (UUID: GPU-0)\nUnable to determine the device handle\tfor\u{0}GPU1: \u{9b}31m{}\n",
+        "e".repeat(300)
+    );
+    let Dump::List(list) = read(&text).unwrap() else {
+        panic!("it is a list");
+    };
+    assert_eq!(list.gpus[0].model, "NVIDIA\u{fffd} L4 x");
+    let Some(About::Tool { words }) = list.remarks.last().map(|remark| &remark.about) else {
+        panic!("the tool's words are told: {:?}", list.remarks);
+    };
+    assert!(
+        words.starts_with("Unable to determine the device handle for\u{fffd}GPU1: \u{fffd}31mee"),
+        "{words:?}"
+    );
+    assert_eq!(words.chars().count(), 200);
 }
