@@ -13,6 +13,7 @@ mod docs;
 mod error;
 mod gpu;
 mod kernels;
+mod model_check;
 mod peers;
 mod process;
 mod tally;
@@ -48,6 +49,8 @@ enum Chore {
     Gpu(gpu::Arguments),
     /// Measure what parts of a call cost
     Bench(bench::Arguments),
+    /// Judge the fabric model by published latencies, each host with its own rows left out
+    ModelCheck(model_check::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
 }
@@ -78,6 +81,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
+        Chore::ModelCheck(arguments) => model_check::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }
 }

@@ -293,6 +293,8 @@ impl Asking {
             // Another room's to observe.
             numa_node: None,
             slot: None,
+            mig: None,
+            bar1: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

@@ -128,6 +128,12 @@ pub struct RankGpu {
     /// What lies above it, if that is known.
     #[serde(default)]
     pub slot: Option<Slot>,
+    /// Whether it is cut into MIG instances; `None` if unknown.
+    #[serde(default)]
+    pub mig: Option<bool>,
+    /// The window through which others reach its memory; `None` if unknown.
+    #[serde(default)]
+    pub bar1: Option<Bytes>,
     /// Whether it is no GPU at all but a library that stands in for one in tests.
     pub stand_in: bool,
 }

@@ -84,9 +84,14 @@ fn numa_nodes(root: &Path) -> Option<u32> {
 
 /// The beginning of a file as text.
 fn read(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
+}
+
+/// The beginning of a file.
+fn read_bytes(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(bytes)
 }
 
 #[cfg(test)]

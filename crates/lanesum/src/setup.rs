@@ -20,6 +20,7 @@ use crate::builder::Builder;
 use crate::communicator::{Communicator, Identity, checked_deadline};
 use crate::counters::Ledger;
 use crate::engines::EngineChoice;
+use crate::environment::nccl_wishes;
 use crate::error::{Error, Refused};
 
 /// What a rank tells the others of what it sees.
@@ -143,6 +144,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
     let observation = Observation {
         rank: RankHost {
             cpus: lanesum_probe::cpus(),
+            nccl: nccl_wishes(&|name| std::env::var_os(name)),
         },
         host: lanesum_probe::host(),
         gpu: match device {
@@ -236,14 +238,13 @@ fn attached(
             ));
         }
     };
-    let (staged, gpus, without) =
-        match party.attach(builder, &device.0, limits, (device.1, topology.host.memory_limit))? {
-            Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
-            Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
-            // The plan says so itself then.
-            Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
-            Attached::Without(without) => (None, None, without),
-        };
+    let (staged, gpus, without) = match party.attach(builder, &device.0, limits, (device.1, topology))? {
+        Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
+        Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
+        // The plan says so itself then.
+        Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
+        Attached::Without(without) => (None, None, without),
+    };
     topology.gpus = gpus;
     Ok((staged, without))
 }

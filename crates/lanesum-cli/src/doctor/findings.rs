@@ -172,14 +172,14 @@ impl Seen {
             remarks.push(remark(
                 Verdict::Remarks,
                 format!("bytes go through the host's memory: {}", other.reason),
-                remedy_of(Gate::PeerAccess).unwrap_or_default(),
+                between(&report.gates).remedy().unwrap_or_default(),
             ));
         }
         for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
             // One CPU has its own remark.
             let worth = finding.gate == Gate::OwnDevice || finding.gate == Gate::Cores && self.cpus.len() > 1;
             if worth {
-                let remedy = remedy_of(finding.gate).unwrap_or_default();
+                let remedy = finding.remedy().unwrap_or_default();
                 remarks.push(remark(Verdict::Remarks, finding.evidence.clone(), remedy));
             }
         }
@@ -232,26 +232,14 @@ impl Seen {
     }
 }
 
-/// What to do where a gate says no, if anything can be done.
-pub fn remedy_of(gate: Gate) -> Option<&'static str> {
-    match gate {
-        Gate::Peers | Gate::Payload | Gate::OneShotFit | Gate::TwoShotFit | Gate::InPlace | Gate::Links => None,
-        Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
-        Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
-        Gate::PeerAccess => Some(
-            "see the reason: drivers of GeForce cards refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it (on servers, turn ACS off for the GPUs' ports)",
-        ),
-        Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
-        Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
-    }
-}
-
-/// Whether a gate that says no is worth a remedy: some only tell what kind of call it is.
-pub fn remedy(finding: &Finding) -> Option<&'static str> {
-    match finding.answer {
-        Answer::Yes | Answer::Unknown => None,
-        Answer::No => remedy_of(finding.gate),
-    }
+/// Which gate keeps GPUs from each other's memory.
+fn between(gates: &[Finding]) -> Gate {
+    let is_shut = |gate: &Gate| {
+        let of = gates.iter().find(|finding| finding.gate == *gate);
+        of.is_some_and(|finding| finding.answer == Answer::No)
+    };
+    let gates = [Gate::NcclWishes, Gate::PeerRate];
+    gates.into_iter().find(is_shut).unwrap_or(Gate::PeerAccess)
 }
 
 #[cfg(test)]

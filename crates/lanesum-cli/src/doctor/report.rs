@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use lanesum_plan::{
-    AlgorithmName, Candidate, CpuSet, Dtype, Engine, Explanation, Finding, Path, PeerVerdict, RankGpu, Relation,
+    AlgorithmName, CpuSet, Dtype, Engine, Explanation, Finding, Path, PeerVerdict, Preference, RankGpu, Relation,
 };
 use serde::{Deserialize, Serialize};
 
-use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
+use super::findings::{Remark, Seen, Unknown, Verdict};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
 use crate::driver::Driver;
@@ -36,7 +36,7 @@ pub struct Decision {
 /// An algorithm that is not taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
-    pub algorithm: AlgorithmName,
+    pub algorithm: String,
     pub path: Path,
     pub predicted_us: Option<f64>,
     /// Why not.
@@ -45,17 +45,16 @@ pub struct Alternative {
 
 impl Alternative {
     /// All that are not chosen.
-    pub fn all_of(explanation: &Explanation) -> Vec<Alternative> {
-        let refused = |candidate: &Candidate| match &candidate.verdict {
-            lanesum_plan::Verdict::Chosen => None,
-            lanesum_plan::Verdict::Refused(refusal) => Some(Alternative {
-                algorithm: candidate.algorithm,
-                path: explanation.path,
-                predicted_us: candidate.predicted_us,
-                refused: refusal.to_string(),
-            }),
-        };
-        explanation.candidates.iter().filter_map(refused).collect()
+    pub fn all_of(explanation: &Explanation, preference: Preference) -> Vec<Alternative> {
+        let alternatives = explanation.alternatives(preference).into_iter();
+        alternatives
+            .map(|other| Alternative {
+                algorithm: other.name.to_owned(),
+                path: other.path,
+                predicted_us: other.predicted_us,
+                refused: other.refusal.to_string(),
+            })
+            .collect()
     }
 }
 
@@ -92,7 +91,7 @@ impl Gate {
             name: finding.gate.name(),
             verdict: finding.answer.name(),
             reason: finding.evidence.clone(),
-            remedy: remedy(finding),
+            remedy: finding.remedy(),
         }
     }
 }

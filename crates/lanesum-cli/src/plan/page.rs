@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lanesum_plan::{AlgorithmName, Group, Rank, Relation};
+use lanesum_plan::{Group, Rank, Relation};
 
 use super::report::{Pair, Report};
 use crate::bench::plot::{Dot, Line, Panel, Picture};
@@ -227,7 +227,7 @@ fn write_lengths(page: &mut String, report: &Report) -> std::fmt::Result {
             "<tr><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{next}</td></tr>",
             grouped(decision.bytes),
             decision.path,
-            decision.algorithm.map_or("refused", AlgorithmName::name),
+            decision.algorithm.unwrap_or("refused"),
             if decision.chunks { ", in chunks" } else { "" },
             us(decision.predicted_us),
         )?;
@@ -248,7 +248,13 @@ fn picture(report: &Report) -> Picture {
         report.sweep.iter().filter_map(dot).collect::<Vec<_>>()
     };
     let mut lines = Vec::new();
-    for name in AlgorithmName::ALL {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in report.sweep.iter().flat_map(|length| &length.predicted) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    for name in names {
         let us = |length: &super::report::Length| {
             let found = length.predicted.iter().find(|(algorithm, _)| *algorithm == name);
             found.map(|(_, us)| *us)

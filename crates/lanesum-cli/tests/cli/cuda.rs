@@ -34,6 +34,17 @@ impl Machine {
     pub fn run(&self, arguments: &[&str]) -> Output {
         finish(self.start(arguments))
     }
+
+    /// The same with this variable.
+    pub fn run_with(&self, (name, value): (&str, &str), arguments: &[&str]) -> Output {
+        finish(
+            self.driver
+                .apply(&mut lanesum(arguments))
+                .env(name, value)
+                .spawn()
+                .unwrap(),
+        )
+    }
 }
 
 /// A cycle that the stand-in is soon through with.

@@ -12,7 +12,12 @@ impl Plan {
         }
         match request.buffers.engine() {
             Engine::Host => findings.extend(self.host_findings(request)),
-            Engine::Cuda => findings.extend(self.device_findings()),
+            Engine::Cuda => {
+                if gates::company(self.world()).is_ok() {
+                    findings.push(self.same_host_finding());
+                }
+                findings.extend(self.device_findings());
+            }
         }
         findings
     }
@@ -61,8 +66,11 @@ impl Plan {
             findings.push(self.way_finding(Gate::HostStaging, Way::HostStaged));
         }
         findings.push(own_device_finding(gpus, self.model().link()));
-        if gates::company(self.world()).is_ok() && !gpus.shared() {
-            findings.push(links_finding(gpus));
+        if gates::company(self.world()).is_ok() {
+            if !gpus.shared() {
+                findings.push(links_finding(gpus));
+            }
+            findings.extend(self.surroundings(gpus));
         }
         findings
     }
@@ -160,7 +168,7 @@ fn links_finding(gpus: &Gpus) -> Finding {
     finding(Gate::Links, Answer::Yes, evidence)
 }
 
-fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
+pub(super) fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
     Finding { gate, answer, evidence }
 }
 

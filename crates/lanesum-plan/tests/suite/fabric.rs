@@ -7,7 +7,7 @@ use crate::device::{compiled, device, gpus, staging};
 use crate::world;
 
 /// Relations by what two ranks have in common: the first level on which their numbers agree.
-fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
+pub fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
     let relation = |one: usize, other: usize| {
         let common = levels.iter().find(|(group, _)| group(one) == group(other));
         (one != other).then(|| common.map_or(Relation::Sys, |(_, relation)| *relation))
@@ -16,7 +16,7 @@ fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
         relations: (0..ranks)
             .map(|one| (0..ranks).map(|other| relation(one, other)).collect())
             .collect(),
-        pcie: vec![],
+        ..Links::default()
     }
 }
 
@@ -181,8 +181,8 @@ fn a_switch_is_shared_on_the_way_to_the_host() {
 #[test]
 fn known_links_count_without_relations() {
     let pcie = |link| Links {
-        relations: vec![],
         pcie: vec![link; 4],
+        ..Links::default()
     };
     let us = |links| {
         let request = device(1 << 20);
@@ -228,6 +228,7 @@ fn slots_make_links() {
         host_bridge: host.to_owned(),
         numa_node: Some(0),
         link: Some(PcieLink::ASSUMED),
+        redirecting: Some(vec![]),
     };
     let mut ranks = gpus(3, 3).ranks;
     ranks[0].slot = Some(slot(&["a", "switch", "root"], "00"));
@@ -320,7 +321,7 @@ proptest! {
     ) {
         let links = Links {
             relations: (0..ranks).map(|one| (0..ranks).map(|other| relations[one * 8 + other]).collect()).collect(),
-            pcie: vec![],
+            ..Links::default()
         };
         let plan = plan_over(links, ranks);
         let request = Request { operation: Operation::Sum, dtype: Dtype::Bf16, elements: Elements::new(bytes / 2), buffers: Buffers::Device, label: None };

@@ -20,6 +20,8 @@ fn gpu(number: usize) -> RankGpu {
         watchdog: false,
         numa_node: None,
         slot: None,
+        mig: None,
+        bar1: None,
         stand_in: false,
     }
 }
