@@ -60,6 +60,7 @@ fn gpus(world: usize) -> Gpus {
         watchdog: false,
         numa_node: None,
         slot: None,
+        nvlinks: None,
         stand_in: true,
     };
     Gpus::new(vec![gpu; world])

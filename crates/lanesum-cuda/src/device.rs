@@ -293,6 +293,7 @@ impl Asking {
             // Another room's to observe.
             numa_node: None,
             slot: None,
+            nvlinks: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

@@ -83,6 +83,7 @@ impl Known {
             watchdog: false,
             numa_node: None,
             slot: None,
+            nvlinks: None,
             stand_in: false,
         }
     }

@@ -22,6 +22,7 @@ pub fn gpu(uuid: usize, multiprocessors: u32) -> RankGpu {
         watchdog: false,
         numa_node: None,
         slot: None,
+        nvlinks: None,
         stand_in: false,
     }
 }

@@ -175,6 +175,7 @@ fn on_gpu(number: usize, stand_in: bool) -> RankReport {
         watchdog: false,
         numa_node: None,
         slot: None,
+        nvlinks: None,
         stand_in,
     };
     RankReport {

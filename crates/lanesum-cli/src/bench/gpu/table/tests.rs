@@ -20,6 +20,7 @@ fn gpu(number: usize) -> RankGpu {
         watchdog: false,
         numa_node: None,
         slot: None,
+        nvlinks: None,
         stand_in: false,
     }
 }
