@@ -11,6 +11,7 @@ pub mod dump;
 pub mod nvml;
 mod slot;
 mod surroundings;
+pub mod visible;
 
 use std::fs::File;
 use std::io::Read;
