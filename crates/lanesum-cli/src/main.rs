@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod asked;
 mod bench;
 mod cores;
 mod deadline;
