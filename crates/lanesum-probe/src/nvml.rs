@@ -60,7 +60,7 @@ pub struct NvmlGpu {
     /// What tells it from all others, such as `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`.
     pub uuid: Option<String>,
     /// Where it is plugged in.
-    pub address: Option<PciAddress>,
+    pub pci_bus_id: Option<PciAddress>,
     /// Its model.
     pub name: Option<String>,
     /// Its memory.
@@ -201,7 +201,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let gpu = NvmlGpu {
             uuid: Some("GPU-1".into()),
-            address: "0000:C1:00.0".parse().ok(),
+            pci_bus_id: "0000:C1:00.0".parse().ok(),
             link: Some(PcieLink::ASSUMED),
             memory: Some(Bytes::new(80 << 30)),
             ..NvmlGpu::default()

@@ -26,7 +26,7 @@ pub(super) fn of(library: &Library, index: u32) -> NvmlGpu {
         index,
         refused: None,
         uuid: device.uuid().ok(),
-        address: device.pci_info().ok().and_then(|info| info.bus_id.parse().ok()),
+        pci_bus_id: device.pci_info().ok().and_then(|info| info.bus_id.parse().ok()),
         name: device.name().ok(),
         memory: device.memory_info().ok().map(|memory| Bytes::new(memory.total)),
         bar1: device.bar1_memory_info().ok().map(|bar1| Bytes::new(bar1.total)),

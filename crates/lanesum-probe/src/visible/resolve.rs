@@ -55,10 +55,10 @@ fn numbered(gpus: &[NvmlGpu], order: Order) -> Option<Vec<&NvmlGpu>> {
         Order::PciBusId => true,
         Order::FastestFirst => gpus.len() < 2 || alike(),
     };
-    let known = gpus.iter().all(|gpu| gpu.address.is_some());
+    let known = gpus.iter().all(|gpu| gpu.pci_bus_id.is_some());
     (by_place && known).then(|| {
         let mut gpus: Vec<&NvmlGpu> = gpus.iter().collect();
-        gpus.sort_by_key(|gpu| gpu.address);
+        gpus.sort_by_key(|gpu| gpu.pci_bus_id);
         gpus
     })
 }
@@ -72,7 +72,7 @@ fn seen(entry: Option<&str>, gpu: Option<&NvmlGpu>) -> VisibleGpu {
     VisibleGpu {
         entry: entry.map(str::to_owned),
         uuid: gpu.and_then(|gpu| gpu.uuid.clone()),
-        pci_bus_id: gpu.and_then(|gpu| gpu.address),
+        pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id),
     }
 }
 

@@ -7,7 +7,7 @@ fn gpu(index: u32, name: &str, bus: u8) -> NvmlGpu {
     NvmlGpu {
         index,
         uuid: Some(format!("GPU-{index}a{index}b-{name}")),
-        address: format!("0000:{bus:02x}:00.0").parse().ok(),
+        pci_bus_id: format!("0000:{bus:02x}:00.0").parse().ok(),
         name: Some(name.to_owned()),
         mig: Some(false),
         ..NvmlGpu::default()
