@@ -278,10 +278,8 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = |entry: &usize| match entry {
             1 => "no GPU can be seen".to_owned(),
-            _ => format!(
-                "GPUs from there on can't be seen, only those of the {} before",
-                entry - 1
-            ),
+            2 => "only the GPU of the entry before it can be seen".to_owned(),
+            _ => format!("only the GPUs of the {} entries before it can be seen", entry - 1),
         };
         match self {
             Trouble::Unreadable { entry, text } => write!(

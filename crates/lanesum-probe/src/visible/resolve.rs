@@ -68,9 +68,9 @@ fn all(gpus: &[NvmlGpu], numbered: Option<Vec<&NvmlGpu>>) -> Vec<VisibleGpu> {
     gpus.into_iter().map(|gpu| seen(None, Some(gpu))).collect()
 }
 
-fn seen(entry: Option<&str>, gpu: Option<&NvmlGpu>) -> VisibleGpu {
+fn seen(entry: Option<String>, gpu: Option<&NvmlGpu>) -> VisibleGpu {
     VisibleGpu {
-        entry: entry.map(str::to_owned),
+        entry,
         uuid: gpu.and_then(|gpu| gpu.uuid.clone()),
         pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id),
     }
@@ -85,7 +85,7 @@ fn listed(
     let mut found = Vec::new();
     let mut before: Vec<(&Name, Option<u32>)> = Vec::new();
     for (place, Entry { text, name }) in entries.iter().enumerate() {
-        let (entry, shown) = (place + 1, shown(text));
+        let (entry, text) = (place + 1, shown(text));
         let meant = gpus.map_or(Meant::Unknown, |gpus| name.among(gpus, numbered));
         let (gpu, whole) = match meant {
             Meant::Gpu(gpu) => (Some(gpu), Some(gpu.index)),
@@ -94,22 +94,16 @@ fn listed(
             Meant::Unknown => (None, None),
             Meant::Nothing => {
                 let gpus = gpus.map_or(0, <[NvmlGpu]>::len);
-                let text = shown;
                 return Err((found, Trouble::NoSuchGpu { entry, text, gpus }));
             }
             Meant::AnyOf(gpus) => {
-                let text = shown;
                 return Err((found, Trouble::Ambiguous { entry, text, gpus }));
             }
         };
         let same = |(other, index): &(&Name, Option<u32>)| *other == name || whole.is_some() && *index == whole;
         if let Some(first) = before.iter().position(same) {
-            let twice = Trouble::Twice {
-                entry,
-                text: shown,
-                first: first + 1,
-            };
-            return Err((Vec::new(), twice));
+            let first = first + 1;
+            return Err((Vec::new(), Trouble::Twice { entry, text, first }));
         }
         before.push((name, whole));
         found.push(seen(Some(text), gpu));
