@@ -1,9 +1,12 @@
 //! What of all that was seen is worth a remark, what is to be mended, and what could not be seen.
 
+use std::borrow::Cow;
+
 use lanesum::EngineChoice;
 use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
 use serde::Serialize;
 
+use super::gpus::{Management, Visibility};
 use super::rank::RankReport;
 use super::report::counted;
 use crate::bench::host::round_trip::RoundTrip;
@@ -24,6 +27,9 @@ pub struct Seen {
     /// What was asked for.
     pub asked: EngineChoice,
     pub driver: Driver,
+    pub management: Management,
+    /// Which GPUs ranks will see, where anybody looks for some.
+    pub visibility: Option<Visibility>,
     /// How many ranks were tried.
     pub ranks: usize,
     pub tried: Outcome<RankReport>,
@@ -67,12 +73,12 @@ pub struct Remark {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unknown {
     /// What.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// How to find out.
-    pub how: &'static str,
+    pub how: Cow<'static, str>,
 }
 
-fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
+pub fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
     Remark {
         verdict,
         what: what.into(),
@@ -99,6 +105,7 @@ impl Seen {
                 hint,
             ));
         }
+        remarks.extend(self.visibility.iter().flat_map(Visibility::remarks));
         match &self.tried {
             Outcome::Failure(failure) => {
                 let remedy = failure
@@ -119,6 +126,7 @@ impl Seen {
                 remarks.extend(reports.first().into_iter().flat_map(|first| self.of_the_ranks(first)))
             }
         }
+        remarks.extend(self.management.remarks());
         remarks.extend(self.of_the_cpus());
         remarks.sort_by_key(|remark| std::cmp::Reverse(remark.verdict));
         remarks
@@ -174,6 +182,8 @@ impl Seen {
                 format!("bytes go through the host's memory: {}", other.reason),
                 remedy_of(Gate::PeerAccess).unwrap_or_default(),
             ));
+            let tried = report.topology.gpus.as_ref();
+            remarks.extend(tried.and_then(|gpus| self.management.window(gpus)));
         }
         for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
             // One CPU has its own remark.
@@ -199,6 +209,7 @@ impl Seen {
         let mut unknown = Vec::new();
         let mut note = |known: bool, what, how| {
             if !known {
+                let (what, how) = (Cow::Borrowed(what), Cow::Borrowed(how));
                 unknown.push(Unknown { what, how });
             }
         };
@@ -228,6 +239,8 @@ impl Seen {
             "how fast one CPU copies what another wrote",
             "ask again where threads may be pinned to CPUs",
         );
+        let driver = matches!(&self.driver, Driver::There(facts) if !facts.stand_in);
+        unknown.extend(self.management.unknown(driver));
         unknown
     }
 }
@@ -268,6 +281,8 @@ mod tests {
             environment: None,
             asked: EngineChoice::Auto,
             driver,
+            management: Management::NotAsked,
+            visibility: None,
             ranks: 2,
             tried,
         }
@@ -338,7 +353,7 @@ mod tests {
     fn what_was_not_read_is_listed_and_no_fault() {
         let quiet = quiet();
         assert_eq!(quiet.remarks(), []);
-        let names: Vec<&str> = quiet.unknown().iter().map(|unknown| unknown.what).collect();
+        let names: Vec<_> = quiet.unknown().into_iter().map(|unknown| unknown.what).collect();
         assert_eq!(names.len(), 5, "{names:?}");
         // One CPU is apart from none.
         let alone = Seen {

@@ -8,6 +8,7 @@ use lanesum_plan::{
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
+use super::gpus::{SeenByRanks, Shown};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
 use crate::driver::Driver;
@@ -131,6 +132,8 @@ pub struct Report {
     stand_in: bool,
     machine: Machine,
     driver: Option<Found>,
+    nvml: Shown,
+    visible: Option<SeenByRanks>,
     /// Why ranks sum in the host's memory, where nobody insisted on that.
     without_gpus: Option<String>,
     ranks: usize,
@@ -193,6 +196,8 @@ impl Report {
                 cuda_version: facts.version,
                 devices: facts.devices,
             }),
+            nvml: Shown::of(&seen.management),
+            visible: seen.visibility.as_ref().map(SeenByRanks::of),
             without_gpus: seen
                 .driver
                 .engine(seen.asked)
@@ -240,6 +245,10 @@ impl Report {
         writeln!(text, "lanesum {} doctor: {verdict}\n", self.version)?;
         for (name, value) in self.rows() {
             writeln!(text, "  {name:<12}{value}")?;
+        }
+        self.nvml.write(text)?;
+        if let Some(visible) = &self.visible {
+            visible.write(text)?;
         }
         self.write_decisions(text)?;
         if !self.gates.is_empty() {
