@@ -122,9 +122,11 @@ pub fn nvlinks(bus_id: &str) -> Option<Vec<Nvlinks>> {
         // Whoever asked may have given up.
         sender.send(found).ok();
     };
-    // If it hangs it is left behind.
-    std::thread::Builder::new().name("nvml".into()).spawn(ask).ok()?;
-    answer.recv_timeout(PATIENCE).ok()?
+    let thread = std::thread::Builder::new().name("nvml".into()).spawn(ask).ok()?;
+    // One that hangs is left behind.
+    let found = answer.recv_timeout(PATIENCE).ok()?;
+    thread.join().ok()?;
+    found
 }
 
 fn facts(library: &Library) -> NvmlFacts {
