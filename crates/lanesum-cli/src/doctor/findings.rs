@@ -182,9 +182,9 @@ impl Seen {
                 format!("bytes go through the host's memory: {}", other.reason),
                 remedy_of(Gate::PeerAccess).unwrap_or_default(),
             ));
-            let tried = report.topology.gpus.as_ref();
-            remarks.extend(tried.and_then(|gpus| self.management.window(gpus)));
         }
+        let tried = report.topology.gpus.as_ref();
+        remarks.extend(tried.and_then(|gpus| self.management.window(gpus)));
         for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
             // One CPU has its own remark.
             let worth = finding.gate == Gate::OwnDevice || finding.gate == Gate::Cores && self.cpus.len() > 1;

@@ -7,16 +7,18 @@ use lanesum_probe::visible::Trouble;
 use super::{Management, Visibility};
 use crate::doctor::findings::{Remark, Unknown, Verdict, remark};
 
-/// How to read what NVML would tell.
-const HOW: &str = "nvidia-smi -q, and dmesg where it does not answer either";
-
 impl Management {
     /// What is to be said of the GPUs by themselves.
     pub fn remarks(&self) -> Vec<Remark> {
         match self {
             Management::Told(Nvml::There(facts)) => facts.gpus.iter().flat_map(of_one).collect(),
             Management::Told(Nvml::Failing { error, hint }) => vec![remark(Verdict::Remarks, error, hint)],
-            Management::NotAsked | Management::Told(Nvml::Absent) | Management::Silent(_) => vec![],
+            Management::Silent(why) => vec![remark(
+                Verdict::Remarks,
+                format!("the management library of the driver (NVML) can't be asked: {why}"),
+                "see whether nvidia-smi answers and what dmesg says of Xid errors; GPUs that nobody uses may take long to wake (nvidia-smi -pm 1)",
+            )],
+            Management::NotAsked | Management::Told(Nvml::Absent) => vec![],
         }
     }
 
@@ -49,23 +51,19 @@ impl Management {
         ))
     }
 
-    /// What could not be read.
+    /// What could not be read. A library that is absent is missed where there is a driver: containers may have the one and not the other.
     pub fn unknown(&self, driver: bool) -> Option<Unknown> {
-        let unknown = |what: String, how: &'static str| {
-            Some(Unknown {
-                what: what.into(),
-                how: how.into(),
-            })
+        let how = match self {
+            Management::Silent(_) | Management::Told(Nvml::Failing { .. }) => "nvidia-smi -q, once NVML answers",
+            Management::Told(Nvml::Absent) if driver => {
+                "nvidia-smi -q on the host; libnvidia-ml.so.1 is not here, and a container has it where NVIDIA_DRIVER_CAPABILITIES has utility in it"
+            }
+            Management::NotAsked | Management::Told(Nvml::Absent | Nvml::There(_)) => return None,
         };
-        match self {
-            Management::Silent(why) => unknown(format!("what the GPUs' management library (NVML) shows: {why}"), HOW),
-            // Containers may have the one library and not the other.
-            Management::Told(Nvml::Absent) if driver => unknown(
-                "what links and displays of the GPUs do: there is no libnvidia-ml.so.1".to_owned(),
-                "nvidia-smi -q on the host; a container has the library where NVIDIA_DRIVER_CAPABILITIES has utility in it",
-            ),
-            Management::NotAsked | Management::Told(_) => None,
-        }
+        Some(Unknown {
+            what: "the links, displays and MIG of the GPUs".into(),
+            how: how.into(),
+        })
     }
 }
 
@@ -223,12 +221,13 @@ mod tests {
     #[test]
     fn what_is_silent_or_missing_is_unknown() {
         let silent = Management::Silent("it does not answer".to_owned());
+        assert!(silent.unknown(false).is_some());
+        // And not fine.
+        let remarks = silent.remarks();
         assert!(
-            silent
-                .unknown(false)
-                .is_some_and(|unknown| unknown.what.ends_with("it does not answer"))
+            remarks.len() == 1 && remarks[0].what.ends_with("it does not answer"),
+            "{remarks:?}"
         );
-        assert!(silent.remarks().is_empty());
         let absent = Management::Told(Nvml::Absent);
         assert!(absent.unknown(true).is_some() && absent.unknown(false).is_none());
         assert!(Management::NotAsked.unknown(true).is_none());
