@@ -205,6 +205,10 @@ fn read_name(text: &str) -> Read {
     if let Some(instance) = text.strip_prefix("MIG-") {
         return read_instance(text, instance).map_or(Read::Nothing, Read::Name);
     }
+    // What Slurm writes for jobs without GPUs.
+    if text == "NoDevFiles" {
+        return Read::End;
+    }
     let (minus, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

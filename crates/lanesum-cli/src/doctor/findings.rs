@@ -105,7 +105,9 @@ impl Seen {
                 hint,
             ));
         }
-        remarks.extend(self.visibility.iter().flat_map(Visibility::remarks));
+        if !self.without_any_gpu() {
+            remarks.extend(self.visibility.iter().flat_map(Visibility::remarks));
+        }
         match &self.tried {
             Outcome::Failure(failure) => {
                 let remedy = failure
@@ -130,6 +132,15 @@ impl Seen {
         remarks.extend(self.of_the_cpus());
         remarks.sort_by_key(|remark| std::cmp::Reverse(remark.verdict));
         remarks
+    }
+
+    /// Whether there is no driver, nor anything else that shows GPUs, and nobody wants one: then it does not matter which could be seen.
+    fn without_any_gpu(&self) -> bool {
+        let lack = match &self.driver {
+            Driver::Without { lack, .. } => Some(*lack),
+            Driver::There(_) | Driver::NotAsked => None,
+        };
+        lack == Some(Lack::Driver) && self.asked != EngineChoice::Cuda && self.management.gpus().is_none()
     }
 
     /// What keeps ranks from GPUs, if it is a fault, and what else is to be said of the driver.
@@ -316,6 +327,36 @@ mod tests {
                 assert!(remarks.iter().all(|remark| remark.remedy == "what to do"));
             }
         }
+    }
+
+    #[test]
+    fn what_cuda_would_show_matters_where_gpus_are_looked_for() {
+        use lanesum_probe::nvml::{Nvml, NvmlFacts};
+        use lanesum_probe::visible::Wanted;
+        let wrong = |asked, lack, management: Management| {
+            let (error, hint) = told();
+            let driver = Driver::Without { lack, error, hint };
+            let visibility = Visibility {
+                devices: Some("x".to_owned()),
+                order: None,
+                visible: Wanted::read(Some("x"), None).resolve(None),
+            };
+            let seen = Seen {
+                asked,
+                management,
+                visibility: Some(visibility),
+                ..seen(driver, Outcome::Reports(vec![]))
+            };
+            seen.remarks()
+                .iter()
+                .any(|remark| remark.what.contains("CUDA_VISIBLE_DEVICES"))
+        };
+        let shown = || Management::Told(Nvml::There(NvmlFacts::default()));
+        let absent = || Management::Told(Nvml::Absent);
+        assert!(!wrong(EngineChoice::Auto, Lack::Driver, absent()));
+        assert!(wrong(EngineChoice::Cuda, Lack::Driver, absent()));
+        assert!(wrong(EngineChoice::Auto, Lack::Device, absent()));
+        assert!(wrong(EngineChoice::Auto, Lack::Driver, shown()));
     }
 
     #[test]

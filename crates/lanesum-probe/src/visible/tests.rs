@@ -41,6 +41,7 @@ fn equal_gpus_are_numbered_by_their_places() {
         (Some("1,"), vec![0x81]),
         (Some("0,2,-1,1"), vec![0x41, 0xc1]),
         (Some("-1"), vec![]),
+        (Some("NoDevFiles"), vec![]),
         (Some(""), vec![]),
         (Some(" "), vec![]),
         (Some("1gpu,+2"), vec![0x81, 0xc1]),
