@@ -1,7 +1,5 @@
 //! What of all that was seen is worth a remark, what is to be mended, and what could not be seen.
 
-use std::borrow::Cow;
-
 use lanesum::EngineChoice;
 use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
 use serde::Serialize;
@@ -73,9 +71,9 @@ pub struct Remark {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unknown {
     /// What.
-    pub what: Cow<'static, str>,
+    pub what: &'static str,
     /// How to find out.
-    pub how: Cow<'static, str>,
+    pub how: &'static str,
 }
 
 pub fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
@@ -220,7 +218,6 @@ impl Seen {
         let mut unknown = Vec::new();
         let mut note = |known: bool, what, how| {
             if !known {
-                let (what, how) = (Cow::Borrowed(what), Cow::Borrowed(how));
                 unknown.push(Unknown { what, how });
             }
         };
@@ -394,7 +391,7 @@ mod tests {
     fn what_was_not_read_is_listed_and_no_fault() {
         let quiet = quiet();
         assert_eq!(quiet.remarks(), []);
-        let names: Vec<_> = quiet.unknown().into_iter().map(|unknown| unknown.what).collect();
+        let names: Vec<&str> = quiet.unknown().iter().map(|unknown| unknown.what).collect();
         assert_eq!(names.len(), 5, "{names:?}");
         // One CPU is apart from none.
         let alone = Seen {

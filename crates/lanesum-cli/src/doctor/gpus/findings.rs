@@ -61,8 +61,8 @@ impl Management {
             Management::NotAsked | Management::Told(Nvml::Absent | Nvml::There(_)) => return None,
         };
         Some(Unknown {
-            what: "the links, displays and MIG of the GPUs".into(),
-            how: how.into(),
+            what: "the links, displays and MIG of the GPUs",
+            how,
         })
     }
 }
