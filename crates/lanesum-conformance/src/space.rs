@@ -62,6 +62,7 @@ fn gpus(world: usize) -> Gpus {
         slot: None,
         mig: None,
         bar1: None,
+        nvlinks: None,
         stand_in: true,
     };
     Gpus::new(vec![gpu; world])

@@ -295,6 +295,7 @@ impl Asking {
             slot: None,
             mig: None,
             bar1: None,
+            nvlinks: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

@@ -77,15 +77,19 @@ pub struct CopyRates {
 }
 
 impl Links {
-    /// What the slots of GPUs tell; nothing, where no slot is known.
+    /// What the slots of GPUs tell, and before them their NVLinks to each other; nothing, where neither is known.
     #[must_use]
     pub fn of_slots(gpus: &[RankGpu]) -> Links {
-        if gpus.iter().all(|gpu| gpu.slot.is_none()) {
+        let tells = |gpu: &RankGpu| gpu.slot.is_some() || gpu.nvlinks.as_ref().is_some_and(|links| !links.is_empty());
+        if !gpus.iter().any(tells) {
             return Links::default();
         }
         let relation = |one: &RankGpu, other: &RankGpu| {
-            let apart = one.pci_bus_id != other.pci_bus_id;
-            one.slot.as_ref().filter(|_| apart)?.relation(other.slot.as_ref()?)
+            if one.pci_bus_id == other.pci_bus_id {
+                return None;
+            }
+            let by_slots = || one.slot.as_ref()?.relation(other.slot.as_ref()?);
+            Relation::by_nvlinks(one, other).or_else(by_slots)
         };
         Links {
             relations: gpus

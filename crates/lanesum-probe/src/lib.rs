@@ -2,14 +2,16 @@
 //!
 //! Everything is read from the kernel: the affinity mask of this thread, and files below /proc and /sys. What cannot be
 //! read, or does not look as expected, stays `None`: a guess would be planned with as if it were measured. Files are
-//! read up to a bound, and nothing here panics or waits.
+//! read up to a bound, and nothing here panics or waits, but for the GPUs' management library ([`nvml`]), which is other people's code.
 #![forbid(unsafe_code)]
 
 mod cgroup;
 mod container;
 pub mod dump;
+pub mod nvml;
 mod slot;
 mod surroundings;
+pub mod visible;
 
 use std::fs::File;
 use std::io::Read;

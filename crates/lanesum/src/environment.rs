@@ -99,6 +99,21 @@ pub const VARIABLES: &[Variable] = &[
     ),
 ];
 
+/// The variables of the CUDA driver that `lanesum doctor` looks at, to say which GPUs ranks will see. The library does not: what they
+/// hide, the driver hides.
+pub const LOOKED_AT: &[Variable] = &[
+    variable(
+        "CUDA_VISIBLE_DEVICES",
+        "the GPUs that CUDA shows to a process",
+        "numbers, beginnings of UUIDs (`GPU-...`) or MIG instances (`MIG-...`), with commas between them; the list ends at the first entry that names nothing, -1 among them; empty for none",
+    ),
+    variable(
+        "CUDA_DEVICE_ORDER",
+        "by what CUDA numbers GPUs",
+        "`FASTEST_FIRST` (the default) or `PCI_BUS_ID`",
+    ),
+];
+
 const fn variable(name: &'static str, meaning: &'static str, values: &'static str) -> Variable {
     Variable { name, meaning, values }
 }

@@ -138,6 +138,29 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     })
 }
 
+/// A rank's GPU, with where it is plugged in and what else leads to it.
+fn placed(facts: &RankGpu, world: usize) -> RankGpu {
+    let bus_id = &facts.pci_bus_id;
+    let numa_node = lanesum_probe::pci_numa_node(bus_id);
+    // What stands in for a GPU is plugged in nowhere, whatever else has its address.
+    let (slot, told) = if facts.stand_in {
+        (None, None)
+    } else {
+        // One rank has nobody to reach. Not to be told is no reason not to join.
+        let told = (world > 1).then(|| lanesum_probe::nvml::own(bus_id)).flatten();
+        (lanesum_probe::pci_slot(bus_id), told)
+    };
+    let (mig, bar1) = told.as_ref().map_or((None, None), |told| (told.mig, told.bar1));
+    RankGpu {
+        numa_node,
+        slot,
+        nvlinks: told.and_then(|told| told.nvlinks),
+        mig,
+        bar1,
+        ..facts.clone()
+    }
+}
+
 /// What this rank brings to the meeting.
 fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, Without>) -> Result<Join, Error> {
     let term = |name: &str, value: String| (name.to_owned(), value);
@@ -148,16 +171,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
         },
         host: lanesum_probe::host(),
         gpu: match device {
-            Ok(device) => Some(Ok(RankGpu {
-                numa_node: lanesum_probe::pci_numa_node(&device.facts().pci_bus_id),
-                // What stands in for a GPU is plugged in nowhere, whatever else has its address.
-                slot: if device.facts().stand_in {
-                    None
-                } else {
-                    lanesum_probe::pci_slot(&device.facts().pci_bus_id)
-                },
-                ..device.facts().clone()
-            })),
+            Ok(device) => Some(Ok(placed(device.facts(), builder.world))),
             Err(without) => without.reason().map(Err),
         },
     };

@@ -8,6 +8,7 @@ use lanesum_plan::{
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Remark, Seen, Unknown, Verdict};
+use super::gpus::{SeenByRanks, Shown};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
 use crate::driver::Driver;
@@ -130,6 +131,8 @@ pub struct Report {
     stand_in: bool,
     machine: Machine,
     driver: Option<Found>,
+    nvml: Shown,
+    visible: Option<SeenByRanks>,
     /// Why ranks sum in the host's memory, where nobody insisted on that.
     without_gpus: Option<String>,
     ranks: usize,
@@ -192,6 +195,8 @@ impl Report {
                 cuda_version: facts.version,
                 devices: facts.devices,
             }),
+            nvml: Shown::of(&seen.management),
+            visible: seen.visibility.as_ref().map(SeenByRanks::of),
             without_gpus: seen
                 .driver
                 .engine(seen.asked)
@@ -239,6 +244,10 @@ impl Report {
         writeln!(text, "lanesum {} doctor: {verdict}\n", self.version)?;
         for (name, value) in self.rows() {
             writeln!(text, "  {name:<12}{value}")?;
+        }
+        self.nvml.write(text)?;
+        if let Some(visible) = &self.visible {
+            visible.write(text)?;
         }
         self.write_decisions(text)?;
         if !self.gates.is_empty() {

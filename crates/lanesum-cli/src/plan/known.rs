@@ -117,6 +117,7 @@ impl Known {
             slot: None,
             mig: facts.mig,
             bar1: facts.bar1,
+            nvlinks: None,
             stand_in: false,
         }
     }

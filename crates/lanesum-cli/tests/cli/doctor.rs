@@ -7,7 +7,7 @@ use super::cuda::Machine;
 use lanesum_standin::{Config, Lie};
 use serde_json::Value;
 
-fn examined(output: &Output, codes: &[i32]) -> Value {
+pub fn examined(output: &Output, codes: &[i32]) -> Value {
     let code = output.status.code().unwrap();
     assert!(codes.contains(&code), "{code}: {}{}", stdout(output), stderr(output));
     assert!(stderr(output).is_empty(), "{}", stderr(output));
@@ -26,7 +26,7 @@ fn examined(output: &Output, codes: &[i32]) -> Value {
     report
 }
 
-fn remarks(report: &Value) -> Vec<&str> {
+pub fn remarks(report: &Value) -> Vec<&str> {
     let remarks = report["remarks"].as_array().unwrap();
     remarks.iter().map(|remark| remark["what"].as_str().unwrap()).collect()
 }

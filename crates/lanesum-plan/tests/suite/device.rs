@@ -24,6 +24,7 @@ pub fn gpu(uuid: usize, multiprocessors: u32) -> RankGpu {
         slot: None,
         mig: None,
         bar1: None,
+        nvlinks: None,
         stand_in: false,
     }
 }

@@ -247,6 +247,80 @@ fn slots_make_links() {
     assert_eq!(shared.fabric(), None);
 }
 
+fn nvlinks(ends: &[(NvlinkEnd, u8)]) -> Option<Vec<Nvlinks>> {
+    let links = |(to, count): &(NvlinkEnd, u8)| Nvlinks {
+        to: to.clone(),
+        count: *count,
+    };
+    Some(ends.iter().map(links).collect())
+}
+
+/// As the management library writes it, which may be otherwise than the driver.
+fn to_gpu(pci_bus_id: &str) -> NvlinkEnd {
+    NvlinkEnd::Gpu {
+        pci_bus_id: pci_bus_id.to_ascii_uppercase(),
+    }
+}
+
+#[test]
+fn nvlinks_of_which_both_ends_tell_come_before_slots() {
+    let mut ranks = gpus(3, 3).ranks;
+    ranks[2].pci_bus_id = "0000:c1:00.0".to_owned();
+    for rank in &mut ranks {
+        rank.slot = Some(Slot {
+            bridges: vec![format!("port of {}", rank.pci_bus_id), "switch".to_owned()],
+            host_bridge: "00".to_owned(),
+            numa_node: Some(0),
+            redirecting: None,
+            link: Some(PcieLink::ASSUMED),
+        });
+    }
+    let ids: Vec<String> = ranks.iter().map(|rank| rank.pci_bus_id.clone()).collect();
+    ranks[0].nvlinks = nvlinks(&[(to_gpu(&ids[2]), 4), (to_gpu(&ids[1]), 1), (NvlinkEnd::Unknown, 3)]);
+    ranks[1].nvlinks = nvlinks(&[(NvlinkEnd::Unknown, 3)]);
+    ranks[2].nvlinks = nvlinks(&[(to_gpu(&ids[0]), 2), (to_gpu(&ids[0]), 1)]);
+    let known = Gpus::new(ranks.clone());
+    let relations = &known.links.relations;
+    // The lesser of 4 and 2 + 1; one end alone, or one that is not told, is no link between two.
+    assert_eq!(relations[0][2], Some(Relation::Nvlink(3)));
+    assert_eq!(relations[2][0], Some(Relation::Nvlink(3)));
+    assert_eq!(relations[0][1], Some(Relation::Pix));
+    assert_eq!(relations[1][2], Some(Relation::Pix));
+    assert_eq!(relations[0][0], None);
+    // What was written before there were NVLinks in it says nothing of them.
+    let mut old = serde_json::to_value(&ranks[0]).unwrap();
+    old.as_object_mut().unwrap().remove("nvlinks").unwrap();
+    assert_eq!(serde_json::from_value::<RankGpu>(old).unwrap().nvlinks, None);
+    let text = serde_json::to_string(&ranks).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<RankGpu>>(&text).unwrap(), ranks);
+}
+
+#[test]
+fn nvlinks_to_switches_join_all_that_have_them() {
+    let mut ranks = gpus(4, 4).ranks;
+    for (rank, count) in ranks.iter_mut().zip([18, 16, 18, 0]) {
+        rank.nvlinks = nvlinks(&[(NvlinkEnd::Switch, count)]);
+    }
+    ranks[3].nvlinks = Some(vec![]);
+    let known = Gpus::new(ranks.clone()).links;
+    assert_eq!(known.relations[0][2], Some(Relation::Nvlink(18)));
+    assert_eq!(known.relations[1][2], Some(Relation::Nvlink(16)));
+    // No slot is known here, and so nothing of the one without NVLinks.
+    assert_eq!(known.relations[0][3], None);
+    ranks.pop();
+    let fabric = Gpus::new(ranks.clone()).fabric().unwrap();
+    assert!(matches!(fabric.busiest().link, BusiestLink::NvlinkSwitch(_)));
+    // Two ranks on one GPU have no link between them.
+    ranks[1] = ranks[0].clone();
+    assert_eq!(Gpus::new(ranks).links.relations[0][1], None);
+    // That no GPU has any tells nothing of what lies between them.
+    let mut without = gpus(2, 2).ranks;
+    for rank in &mut without {
+        rank.nvlinks = Some(vec![]);
+    }
+    assert_eq!(Gpus::new(without).links, Links::default());
+}
+
 fn plan_over(links: Links, ranks: usize) -> Plan {
     let gpus = Gpus {
         links,

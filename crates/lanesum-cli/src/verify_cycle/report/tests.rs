@@ -177,6 +177,7 @@ fn on_gpu(number: usize, stand_in: bool) -> RankReport {
         slot: None,
         mig: None,
         bar1: None,
+        nvlinks: None,
         stand_in,
     };
     RankReport {

@@ -22,6 +22,7 @@ fn gpu(number: usize) -> RankGpu {
         slot: None,
         mig: None,
         bar1: None,
+        nvlinks: None,
         stand_in: false,
     }
 }
