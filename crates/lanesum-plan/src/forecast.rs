@@ -10,7 +10,7 @@
 //! | `one_shot_pull` | a flag; S loaded from each other | a read's round trip |
 //! | `two_shot_pull` | a flag, S/W loaded from each other; the same of sums | two round trips |
 //! | `two_shot_staged` | as `two_shot_push` in raw bytes, but one stream out and one in at a time: W-1 rounds each way | a fence a phase |
-//! | `island_two_shot` | S/m for each other of the island; f32 sums between owners of the same part, all islands to all; S/m of sums in the island; in frames | |
+//! | `island_two_shot` | S/m for each other of the island; f32 sums between owners of the same part, island by island; S/m of sums in the island; in frames | |
 //! | `copy_engine` | S/W copied to each other; as much of sums | copies and kernels that start |
 //! | `nccl` | 2 (W-1) steps round a ring, S/W each: 8-byte words that are half flag, or raw with a longer step, whichever ends first | its own start |
 //!
@@ -255,31 +255,17 @@ impl Fabric {
             .flat_map(|island| all_to_all(island, size / island.len() as f64 * message.framed))
             .collect();
         let in_island_us = islands.iter().map(|island| self.hop_us(island)).fold(0.0, f64::max);
-        let mut between = Vec::new();
-        for one in &islands {
-            for other in islands.iter().filter(|other| *other != one) {
-                for (from_place, from) in one.iter().enumerate() {
-                    for (to_place, to) in other.iter().enumerate() {
-                        let start = (from_place as f64 / one.len() as f64).max(to_place as f64 / other.len() as f64);
-                        let end = ((from_place + 1) as f64 / one.len() as f64)
-                            .min((to_place + 1) as f64 / other.len() as f64);
-                        if end > start {
-                            let bytes = (end - start) * size * message.partial * message.framed;
-                            between.push(Transfer {
-                                from: *from,
-                                to: *to,
-                                bytes,
-                            });
-                        }
-                    }
-                }
-            }
-        }
         let all: Vec<Rank> = self.world().ranks().collect();
-        let within_us = self.play_us(Mover::Store, &within);
-        tally.estimate.waits_us += 2.0 * in_island_us;
-        tally.estimate.moves_us += 2.0 * within_us;
-        tally.phase(&all, Mover::Store, &between);
+        tally.estimate.waits_us += 2.0 * in_island_us + self.hop_us(&all);
+        tally.estimate.moves_us += 2.0 * self.play_us(Mover::Store, &within);
+        // To one other island at a time, which spares links that are shared.
+        for places in 1..islands.len() {
+            let parts = islands.iter().zip(islands.iter().cycle().skip(places));
+            let between: Vec<Transfer> = parts
+                .flat_map(|(one, other)| parts_between(one, other, size * message.partial * message.framed))
+                .collect();
+            tally.estimate.moves_us += self.play_us(Mover::Store, &between);
+        }
         Some(())
     }
 
@@ -308,6 +294,25 @@ impl Tally<'_> {
         self.estimate.waits_us += hops_us + if in_words { 0.0 } else { raw_steps_us };
         self.estimate.moves_us += if in_words { words_us } else { raw_us };
     }
+}
+
+/// From each rank of an island to those of another that own some of the same places, of so many bytes.
+fn parts_between(one: &[Rank], other: &[Rank], bytes: f64) -> Vec<Transfer> {
+    let mut parts = Vec::new();
+    for (from_place, from) in one.iter().enumerate() {
+        for (to_place, to) in other.iter().enumerate() {
+            let start = (from_place as f64 / one.len() as f64).max(to_place as f64 / other.len() as f64);
+            let end = ((from_place + 1) as f64 / one.len() as f64).min((to_place + 1) as f64 / other.len() as f64);
+            if end > start {
+                parts.push(Transfer {
+                    from: *from,
+                    to: *to,
+                    bytes: (end - start) * bytes,
+                });
+            }
+        }
+    }
+    parts
 }
 
 fn all_to_all(ranks: &[Rank], bytes: f64) -> Vec<Transfer> {

@@ -90,7 +90,7 @@ impl Gate {
             Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
             Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
             Gate::NcclWishes => Some("unset the variable, or name the path: peer"),
-            Gate::Mappings => Some("start at most 9 ranks with a GPU each"),
+            Gate::Mappings => Some("start fewer ranks with a GPU each"),
             Gate::IommuOff => {
                 Some("where peers' writes are lost or slow, boot with iommu=pt, or turn the IOMMU off in the firmware")
             }

@@ -40,6 +40,8 @@ pub struct Alternative {
     pub algorithm: String,
     pub path: Path,
     pub predicted_us: Option<f64>,
+    /// Whether lanesum has it.
+    pub built: bool,
     /// Why not.
     pub refused: String,
 }
@@ -53,6 +55,7 @@ impl Alternative {
                 algorithm: other.name.to_owned(),
                 path: other.path,
                 predicted_us: other.predicted_us,
+                built: other.built,
                 refused: other.refusal.to_string(),
             })
             .collect()
@@ -389,7 +392,9 @@ impl Report {
                 time(decision.measured_us),
                 if decision.checked { "yes" } else { "no" }
             )?;
-            let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || decision.algorithm.is_none();
+            // The rest is for programs, and for `lanesum plan`.
+            let could =
+                |other: &&Alternative| other.built && (other.predicted_us.is_some() || decision.algorithm.is_none());
             for alternative in decision.alternatives.iter().filter(could) {
                 writeln!(text, "{:>14}not {}: {}", "", alternative.algorithm, alternative.refused)?;
             }

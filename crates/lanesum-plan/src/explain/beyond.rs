@@ -106,6 +106,8 @@ pub struct Alternative {
     pub predicted_us: Option<f64>,
     /// The same by its parts.
     pub parts: Option<Estimate>,
+    /// Whether lanesum has it.
+    pub built: bool,
     /// Why it isn't taken.
     pub refusal: Refusal,
 }
@@ -129,6 +131,7 @@ impl Explanation {
                 path: self.path,
                 predicted_us: candidate.predicted_us,
                 parts: candidate.parts,
+                built: true,
                 refusal,
             })
         });
@@ -153,6 +156,7 @@ impl Explanation {
                 path: beyond.path,
                 predicted_us: beyond.predicted_us,
                 parts: beyond.parts,
+                built: false,
                 refusal,
             })
         });
