@@ -165,4 +165,7 @@ pub enum PeerVerdict {
     /// tell each other has no such word, and no engine maps memory for it.
     #[serde(skip_deserializing)]
     Assumed,
+    /// The same, and the driver of that machine is said to grant it, which is no more than a claim.
+    #[serde(skip_deserializing)]
+    Granted,
 }

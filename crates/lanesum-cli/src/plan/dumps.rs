@@ -171,7 +171,7 @@ impl Known {
                 let mut unknown = 0;
                 for (one, other, status) in peers.statuses.iter() {
                     match status {
-                        PeerStatus::Granted => {}
+                        PeerStatus::Granted => self.granted[one][other] = true,
                         PeerStatus::Unknown => unknown += 1,
                         PeerStatus::Chipset
                         | PeerStatus::Gpu
@@ -286,7 +286,9 @@ impl Known {
         let place = |at: usize| places.as_ref().map_or(at, |places| places[at]);
         let granted = bandwidth.granted.as_ref();
         for (one, other, yes) in granted.into_iter().flat_map(|granted| granted.iter()) {
-            if !yes {
+            if *yes {
+                self.granted[place(one)][place(other)] = true;
+            } else {
                 let reason = "p2pBandwidthLatencyTest could not access the peer".to_owned();
                 self.refused[place(one)][place(other)] = Some(reason);
             }

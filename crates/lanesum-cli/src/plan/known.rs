@@ -14,6 +14,8 @@ pub struct Known {
     pub links: Links,
     /// Why a GPU can't write to another's memory, where it is said to be refused; first by who writes.
     pub refused: Vec<Vec<Option<String>>>,
+    /// Whether it is said to be granted.
+    pub granted: Vec<Vec<bool>>,
     /// Where it comes from.
     pub sources: Vec<String>,
     /// What was odd there.
@@ -46,6 +48,7 @@ impl Known {
                 redirects: vec![vec![None; count]; count],
             },
             refused: vec![vec![None; count]; count],
+            granted: vec![vec![false; count]; count],
             sources: vec![],
             remarks: vec![],
         }
@@ -72,6 +75,7 @@ impl Known {
         let verdict = |writer: usize, owner: usize| match &self.refused[writer][owner] {
             _ if writer == owner => PeerVerdict::Own,
             Some(reason) => PeerVerdict::Refused { reason: reason.clone() },
+            None if self.granted[writer][owner] => PeerVerdict::Granted,
             None => PeerVerdict::Assumed,
         };
         let staged = |writer: usize, owner: usize| match writer == owner {

@@ -28,7 +28,7 @@ pub struct Pair {
     pub to: usize,
     /// How they lie to each other; null if it is unknown.
     pub link: Option<Relation>,
-    /// `assumed`, or `refused`.
+    /// `assumed`, `granted` by the driver and no more than that, or `refused`.
     pub peer: &'static str,
     pub reason: Option<String>,
 }
@@ -128,10 +128,10 @@ impl Report {
                     from,
                     to,
                     link: known.links.relations[one][other],
-                    peer: if known.refused[one][other].is_some() {
-                        "refused"
-                    } else {
-                        "assumed"
+                    peer: match known.refused[one][other] {
+                        Some(_) => "refused",
+                        None if known.granted[one][other] => "granted",
+                        None => "assumed",
                     },
                     reason: known.refused[one][other].clone(),
                 })

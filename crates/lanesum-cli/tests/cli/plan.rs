@@ -79,6 +79,12 @@ fn refused_peer_access_leads_through_host_memory() {
     assert_eq!(plan["decision"]["path"], "host_staged");
     assert_eq!(plan["pairs"][0]["link"], "PHB");
     assert!(plan["pairs"][0]["reason"].as_str().unwrap().contains("GNS"));
+    let peer = |arguments: &[&str]| json(&[&["plan", "--json"], arguments].concat())["pairs"][0]["peer"].clone();
+    assert_eq!(plan["pairs"][0]["peer"], "refused");
+    assert_eq!(peer(&["--topology", &matrix]), "assumed");
+    let all_ok = dump("45-8gpu-all-ok.p2p-r.txt");
+    let eight = dump("52-8gpu-pix-phb-sys-no-affinity-columns-old-legend.txt");
+    assert_eq!(peer(&["--topology", &eight, "--p2p", &all_ok]), "granted");
     let gate = plan["gates"]
         .as_array()
         .unwrap()

@@ -2,7 +2,7 @@
 
 use crate::gates::{self, Answer, Finding, Gate, Way};
 use crate::words::counted;
-use crate::{Buffers, Elements, Engine, Gpus, Link, Plan, Refusal, Request};
+use crate::{Buffers, Elements, Engine, Gpus, Link, PeerVerdict, Plan, Refusal, Request};
 
 impl Plan {
     pub(super) fn findings(&self, request: &Request) -> Vec<Finding> {
@@ -86,10 +86,16 @@ impl Plan {
                     .as_ref()
                     .is_some_and(|gpus| gates::supposed(way, gpus))
                 {
+                    let verdicts = self.topology().gpus.iter().flat_map(|gpus| gpus.peers.iter().flatten());
+                    let granted = verdicts.filter(|verdict| **verdict == PeerVerdict::Granted).count();
+                    let claim = match (way, granted) {
+                        (Way::Peer, 1..) => format!("; the driver grants access for {granted}"),
+                        (Way::Peer | Way::HostStaged, _) => String::new(),
+                    };
                     return finding(
                         gate,
                         Answer::Unknown,
-                        format!("supposed for {pairs} of ranks: nobody has tried"),
+                        format!("supposed for {pairs} of ranks{claim}: nobody has tried"),
                     );
                 }
                 finding(gate, Answer::Yes, format!("proven for {pairs} of ranks"))

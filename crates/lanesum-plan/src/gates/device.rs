@@ -363,12 +363,19 @@ pub(crate) fn proven_along(way: Way, gpus: Option<&Gpus>, world: WorldSize) -> R
                     Way::HostStaged => Refusal::HostDisproven { writer, owner, found },
                 });
             }
-            Some(PeerVerdict::Proven | PeerVerdict::Assumed | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
+            Some(
+                PeerVerdict::Proven
+                | PeerVerdict::Assumed
+                | PeerVerdict::Granted
+                | PeerVerdict::Unknown
+                | PeerVerdict::Own,
+            )
+            | None => {}
         }
     }
     for (writer, owner) in pairs() {
         match verdict(writer, owner) {
-            Some(PeerVerdict::Proven | PeerVerdict::Assumed) => {}
+            Some(PeerVerdict::Proven | PeerVerdict::Assumed | PeerVerdict::Granted) => {}
             Some(_) | None => {
                 return Err(match way {
                     Way::Peer => Refusal::PeerUnproven { writer, owner },
@@ -389,5 +396,5 @@ pub(crate) fn supposed(way: Way, gpus: &Gpus) -> bool {
     verdicts
         .iter()
         .flatten()
-        .any(|verdict| *verdict == PeerVerdict::Assumed)
+        .any(|verdict| matches!(verdict, PeerVerdict::Assumed | PeerVerdict::Granted))
 }

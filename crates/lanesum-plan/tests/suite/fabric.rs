@@ -350,29 +350,33 @@ fn two_shots_begin_sooner_behind_a_shared_uplink() {
 
 #[test]
 fn what_is_assumed_is_planned_and_said() {
-    let mut gpus = gpus(4, 4);
-    for verdict in gpus
-        .peers
-        .iter_mut()
-        .flatten()
-        .filter(|verdict| **verdict == PeerVerdict::Proven)
-    {
-        *verdict = PeerVerdict::Assumed;
+    for (claim, words) in [
+        (PeerVerdict::Assumed, "supposed for 12 ordered pairs of ranks: nobody"),
+        (PeerVerdict::Granted, "the driver grants access for 12"),
+    ] {
+        let mut gpus = gpus(4, 4);
+        for verdict in gpus
+            .peers
+            .iter_mut()
+            .flatten()
+            .filter(|verdict| **verdict == PeerVerdict::Proven)
+        {
+            *verdict = claim.clone();
+        }
+        let text = serde_json::to_string(&gpus).unwrap();
+        let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
+        let explanation = plan.explain(&device(21_504));
+        assert_eq!(explanation.path, Path::Peer);
+        let access = explanation
+            .gates
+            .iter()
+            .find(|finding| finding.gate == Gate::PeerAccess)
+            .unwrap();
+        assert_eq!(access.answer, Answer::Unknown);
+        assert!(access.evidence.contains(words), "{}", access.evidence);
+        // No rank can tell another so.
+        assert!(serde_json::from_str::<Gpus>(&text).is_err());
     }
-    let text = serde_json::to_string(&gpus).unwrap();
-    let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
-    let request = device(21_504);
-    let explanation = plan.explain(&request);
-    assert_eq!(explanation.path, Path::Peer);
-    let access = explanation
-        .gates
-        .iter()
-        .find(|finding| finding.gate == Gate::PeerAccess)
-        .unwrap();
-    assert_eq!(access.answer, Answer::Unknown);
-    assert!(access.evidence.contains("supposed"), "{}", access.evidence);
-    // No rank can tell another that it assumes so.
-    assert!(serde_json::from_str::<Gpus>(&text).is_err());
 }
 
 fn relation() -> impl Strategy<Value = Option<Relation>> {
