@@ -1,4 +1,4 @@
-//! Compiles the stand-in driver, with the kernels in it, to `libcuda.so.1`.
+//! Compiles the stand-in driver, with the kernels in it, to `libcuda.so.1`, and the management library's to `libnvidia-ml.so.1`.
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "-Wl,--hash-style=gnu",
     ]);
     link.arg("-o").arg(library.join("libcuda.so.1")).args(objects);
-    build(vec![link])
+    let mut management = compiler();
+    management.args(OPTIONS);
+    management.args(["-shared", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,defs"]);
+    management.arg("-o").arg(library.join("libnvidia-ml.so.1"));
+    management.arg(driver.join("nvml/nvml.cpp"));
+    build(vec![link, management])
 }
 
 fn compiler() -> Command {

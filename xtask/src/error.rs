@@ -72,6 +72,9 @@ pub enum XtaskError {
     /// The library refused.
     #[error(transparent)]
     Lanesum(#[from] lanesum::Error),
+    /// A row of published figures can't be read.
+    #[error("{}, line {line}: {reason}", .path.display())]
+    Row { path: PathBuf, line: usize, reason: String },
     /// An option's value makes no sense here.
     #[error("{option} {value} is refused: {reason}")]
     Refused {
@@ -118,6 +121,7 @@ impl XtaskError {
             | XtaskError::File { .. }
             | XtaskError::Machine { .. }
             | XtaskError::Unreadable { .. }
+            | XtaskError::Row { .. }
             | XtaskError::Refused { .. } => return None,
         };
         Some(hint.to_owned())

@@ -14,6 +14,7 @@ mod error;
 mod fuzz;
 mod gpu;
 mod kernels;
+mod model_check;
 mod peers;
 mod process;
 mod snapshots;
@@ -52,6 +53,8 @@ enum Chore {
     Gpu(gpu::Arguments),
     /// Measure what parts of a call cost
     Bench(bench::Arguments),
+    /// Judge the fabric model by published latencies, each host with its own rows left out
+    ModelCheck(model_check::Arguments),
     /// Look for texts that the readers of dumps and words cannot take; needs nightly Rust and cargo-fuzz
     Fuzz(fuzz::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
@@ -85,6 +88,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Kernels(arguments) => kernels::run(&workspace, arguments),
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
+        Chore::ModelCheck(arguments) => model_check::run(&workspace, arguments),
         Chore::Fuzz(arguments) => fuzz::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }

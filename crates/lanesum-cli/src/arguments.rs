@@ -58,6 +58,7 @@ impl Command {
             | Self::Rank(_)
             | Self::DoctorRank(_)
             | Self::AskDriver(_)
+            | Self::AskNvml(_)
             | Self::BenchRank(_)
             | Self::ReduceRank(_)
             | Self::BenchHostRank(_)
@@ -99,6 +100,9 @@ pub enum Command {
     /// Ask the GPU driver what it is
     #[command(hide = true)]
     AskDriver(Asking),
+    /// Ask the GPUs' management library what it shows
+    #[command(hide = true)]
+    AskNvml(Asking),
     /// One rank that the doctor tries
     #[command(hide = true)]
     DoctorRank(Assigned),
@@ -311,7 +315,7 @@ pub struct HostRank {
     pub seconds: u64,
 }
 
-/// `lanesum ask-driver`
+/// `lanesum ask-driver` and `lanesum ask-nvml`
 #[derive(Debug, Args)]
 pub struct Asking {
     /// The process that wants to know.

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod asked;
 mod bench;
 mod cores;
 mod deadline;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::ExecRank(arguments) => launch::exec_rank(arguments),
         Command::Rank(arguments) => return verify_cycle::rank::run(&arguments.assignment),
         Command::AskDriver(arguments) => return driver::answer(arguments.parent),
+        Command::AskNvml(arguments) => return doctor::gpus::answer(arguments.parent),
         Command::DoctorRank(arguments) => return doctor::rank::run(&arguments.assignment),
         Command::ReduceRank(arguments) => return reduce::rank::run(&arguments.assignment),
         Command::BenchRank(arguments) => return bench::gpu::rank::run(&arguments.assignment),

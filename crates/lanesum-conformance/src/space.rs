@@ -5,8 +5,8 @@
 //! known, as the end of a chunk depends on all three.
 
 use lanesum_plan::{
-    Algorithm, Buffers, Bytes, CpuSet, Dtype, Elements, Engine, Gpus, HostFacts, Label, Limits, Operation, PathChoice,
-    Plan, PlanInputs, Policy, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize, device_fit,
+    Algorithm, Buffers, Bytes, Dtype, Elements, Engine, Gpus, HostFacts, Label, Limits, Operation, PathChoice, Plan,
+    PlanInputs, Policy, RankGpu, RankHost, ReductionTree, Request, Topology, WorldSize, device_fit,
 };
 
 use crate::case::{Case, Choice, Launch, Origin, Placement, Setting, Simd};
@@ -60,6 +60,9 @@ fn gpus(world: usize) -> Gpus {
         watchdog: false,
         numa_node: None,
         slot: None,
+        mig: None,
+        bar1: None,
+        nvlinks: None,
         stand_in: true,
     };
     Gpus::new(vec![gpu; world])
@@ -110,12 +113,7 @@ pub(crate) fn kernel(case: &Case) -> Option<lanesum_plan::Kernel> {
 
 fn compiled(setting: &Setting, gpus: Option<Gpus>) -> Option<Plan> {
     let topology = Topology {
-        ranks: vec![
-            RankHost {
-                cpus: CpuSet::default()
-            };
-            setting.world.get()
-        ],
+        ranks: vec![RankHost::default(); setting.world.get()],
         host: HostFacts::default(),
         gpus,
     };

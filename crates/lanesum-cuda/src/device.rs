@@ -293,6 +293,9 @@ impl Asking {
             // Another room's to observe.
             numa_node: None,
             slot: None,
+            mig: None,
+            bar1: None,
+            nvlinks: None,
             stand_in: self.driver.is_stand_in(),
         })
     }

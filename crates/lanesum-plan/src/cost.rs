@@ -61,7 +61,9 @@
 //! a GPU also share its time, so predictions do not hold there, and `explain` says so.
 
 use crate::gates::in_place;
-use crate::{AlgorithmChoice, AlgorithmName, Buffers, Bytes, Engine, Gpus, Path, PathChoice, Policy, Ways, WorldSize};
+use crate::{
+    AlgorithmChoice, AlgorithmName, Buffers, Bytes, Engine, Estimate, Gpus, Path, PathChoice, Policy, Ways, WorldSize,
+};
 
 /// A line from one core to another, in microseconds.
 const FLAG_US: f64 = 0.065;
@@ -77,15 +79,15 @@ const TRANSFER_US: f64 = 1.0 / 45_000.0;
 const ADD_US: f64 = 1.0 / 125_000.0;
 
 /// An eager launch of a kernel, in microseconds.
-const LAUNCH_US: f64 = 2.0;
+pub(crate) const LAUNCH_US: f64 = 2.0;
 /// Until chunks between two GPUs flow both ways, beside the hop, in microseconds.
 const PCIE_CHUNKS_US: f64 = 4.0;
 /// A word from one GPU to another through host memory, in microseconds.
-const HOST_HOP_US: f64 = 2.3;
+pub(crate) const HOST_HOP_US: f64 = 2.3;
 /// One byte that kernels store to host memory over one link, or load from it, in microseconds.
 const HOST_STORE_US: f64 = 1.0 / 30_000.0;
 /// The same of one rank, which alone does not fill a link with frames.
-const HOST_RANK_STORE_US: f64 = 1.0 / 25_000.0;
+pub(crate) const HOST_RANK_STORE_US: f64 = 1.0 / 25_000.0;
 /// Until chunks through host memory flow both ways, beside the hops, and more of it for each rank on the link, in microseconds.
 const HOST_CHUNKS_US: [f64; 2] = [8.0, 1.25];
 /// One byte of a rank that flows in chunks up to host memory, or down from it, in microseconds.
@@ -99,9 +101,9 @@ const ONE_GPU_HOP_US: [f64; 2] = [0.06, 0.11];
 /// One byte that a rank stores for another on the same GPU, in microseconds.
 const ONE_GPU_STORE_US: f64 = 1.0 / 1_170_000.0;
 /// Bytes stored for a byte of payload.
-const FRAMED: f64 = 16.0 / 12.0;
+pub(crate) const FRAMED: f64 = 16.0 / 12.0;
 /// One byte of input added up by a GPU, in microseconds.
-const DEVICE_ADD_US: f64 = 1.0 / 1_000_000.0;
+pub(crate) const DEVICE_ADD_US: f64 = 1.0 / 1_000_000.0;
 
 /// When frames that kernels store to host memory, all by the same link, can have arrived there: in nanoseconds, at most a
 /// millisecond.
@@ -241,15 +243,21 @@ impl CostModel {
     /// engine of such buffers does not have the algorithm.
     #[must_use]
     pub fn predict_us(&self, algorithm: AlgorithmName, buffers: Buffers, bytes: Bytes, chunk: Bytes) -> Option<f64> {
+        Some(self.estimate(algorithm, buffers, bytes, chunk)?.total_us())
+    }
+
+    /// The same, by its parts.
+    #[must_use]
+    pub fn estimate(&self, algorithm: AlgorithmName, buffers: Buffers, bytes: Bytes, chunk: Bytes) -> Option<Estimate> {
         let size = bytes.get() as f64;
         let chunks = (size / chunk.get().max(1) as f64).max(1.0);
         match buffers.engine() {
-            Engine::Host => self.host_us(self.counts(algorithm, buffers)?, size, chunks),
-            Engine::Cuda => self.device_us(algorithm, size, chunks),
+            Engine::Host => Some(self.on_host(&self.counts(algorithm, buffers)?, size, chunks)),
+            Engine::Cuda => self.on_device(algorithm, size, chunks),
         }
     }
 
-    fn host_us(&self, counts: Counts, size: f64, chunks: f64) -> Option<f64> {
+    fn on_host(&self, counts: &Counts, size: f64, chunks: f64) -> Estimate {
         let Counts {
             copied,
             transferred,
@@ -257,28 +265,50 @@ impl CostModel {
             waits,
             reads,
         } = counts;
-        let work = (copied * COPY_US + transferred * TRANSFER_US + added * ADD_US) * size * self.crowding();
-        Some(work + chunks * (waits * self.wait_us() + reads * FLAG_US))
+        let each = size * self.crowding();
+        Estimate {
+            launch_us: 0.0,
+            waits_us: chunks * (waits * self.wait_us() + reads * FLAG_US),
+            moves_us: (copied * COPY_US + transferred * TRANSFER_US) * each,
+            sums_us: added * ADD_US * each,
+        }
     }
 
-    fn device_us(&self, algorithm: AlgorithmName, size: f64, chunks: f64) -> Option<f64> {
+    fn on_device(&self, algorithm: AlgorithmName, size: f64, chunks: f64) -> Option<Estimate> {
         let world = self.world.get() as f64;
         let peers = world - 1.0;
         let (hop_us, store_us) = self.link.costs_us(self.world);
         let (pushed, taken_up, hops) = match algorithm {
             AlgorithmName::Alone => (0.0, 1.0, 0.0),
-            AlgorithmName::HeaderOnly => return Some(LAUNCH_US + hop_us),
+            // Whatever the length, one word from each.
+            AlgorithmName::HeaderOnly => {
+                return Some(Estimate {
+                    launch_us: LAUNCH_US,
+                    waits_us: hop_us,
+                    ..Estimate::default()
+                });
+            }
             AlgorithmName::OneShotPush => (peers, world, 1.0),
             AlgorithmName::TwoShotPush => (2.0 * peers / world, 1.0 + 2.0 * peers / world, 2.0),
             AlgorithmName::OneShotPull | AlgorithmName::TwoShotPull => return None,
         };
-        let work = size * (pushed * FRAMED * store_us + taken_up * DEVICE_ADD_US);
-        Some(LAUNCH_US + chunks * hops * hop_us + work)
+        Some(Estimate {
+            launch_us: LAUNCH_US,
+            waits_us: chunks * hops * hop_us,
+            moves_us: size * pushed * FRAMED * store_us,
+            sums_us: size * taken_up * DEVICE_ADD_US,
+        })
     }
 
     /// The predicted time of one call that moves `bytes` a rank in chunks, `exchange` bytes at a time; `None` where none move.
     #[must_use]
     pub fn predict_chunks_us(&self, bytes: Bytes, exchange: Bytes) -> Option<f64> {
+        Some(self.estimate_chunks(bytes, exchange)?.total_us())
+    }
+
+    /// The same, by its parts.
+    #[must_use]
+    pub fn estimate_chunks(&self, bytes: Bytes, exchange: Bytes) -> Option<Estimate> {
         let (world, size) = (self.world.get() as f64, bytes.get() as f64);
         // What comes down counts: it is as much as goes up, or more.
         let (moved, hops) = match self.world.get() {
@@ -300,8 +330,12 @@ impl CostModel {
         };
         let (hop_us, _) = self.link.costs_us(self.world);
         let exchanges = (size / exchange.get().max(1) as f64).max(1.0);
-        let work = size * (moved * byte_us + DEVICE_ADD_US * world);
-        Some(LAUNCH_US + until_they_flow_us + exchanges * hops * hop_us + work)
+        Some(Estimate {
+            launch_us: LAUNCH_US,
+            waits_us: until_they_flow_us + exchanges * hops * hop_us,
+            moves_us: size * moved * byte_us,
+            sums_us: size * DEVICE_ADD_US * world,
+        })
     }
 
     /// The ranks that share one core, at least one, on average.

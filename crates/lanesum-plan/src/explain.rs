@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::gates::{self, Finding, Way};
 use crate::words::counted;
 use crate::{
-    Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Path, PathChoice, Plan, ReductionTree, Refusal,
-    Request, WorldSize,
+    Algorithm, AlgorithmChoice, AlgorithmName, Bytes, Elements, Engine, Estimate, Path, PathChoice, Plan,
+    ReductionTree, Refusal, Request, WorldSize,
 };
 
+mod beyond;
 mod findings;
+mod surroundings;
+
+pub use beyond::{Alternative, Beyond, Decision, Preference};
 
 /// What became of one algorithm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,6 +35,8 @@ pub struct Candidate {
     pub algorithm: AlgorithmName,
     /// The predicted time of one call in microseconds; `None` if it can't run the request at all.
     pub predicted_us: Option<f64>,
+    /// The same by its parts.
+    pub parts: Option<Estimate>,
     /// Whether it was chosen.
     pub verdict: Verdict,
 }
@@ -69,6 +75,8 @@ pub struct Explanation {
     pub chunks_from: Option<Elements>,
     /// Every algorithm that exists.
     pub candidates: Vec<Candidate>,
+    /// Between GPUs, what else there could be: algorithms that are not built, and another library.
+    pub beyond: Vec<Beyond>,
     /// Every gate's answer.
     pub gates: Vec<Finding>,
     /// The order of combination.
@@ -76,18 +84,27 @@ pub struct Explanation {
 }
 
 impl Plan {
+    /// What a request is predicted to take, in microseconds; `None` where it is refused.
+    #[must_use]
+    pub fn predict_us(&self, request: &Request) -> Option<f64> {
+        let algorithm = self.decide(request).ok()?;
+        Some(self.predict(algorithm.name(), request)?.total_us())
+    }
+
     /// Explains the decision for a request.
     #[must_use]
     pub fn explain(&self, request: &Request) -> Explanation {
         let decided = self.decide(request).ok();
         let chosen = decided.map(|algorithm| algorithm.name());
-        let predicted_us = chosen.and_then(|name| self.predict(name, request));
+        let estimate = |name| self.predict(name, request);
+        let predicted_us = chosen.and_then(estimate).map(|estimate| estimate.total_us());
         let candidates = AlgorithmName::ALL.map(|algorithm| {
             let inadmissible = self.inadmissible(algorithm, request);
-            let own_us = match inadmissible {
+            let parts = match inadmissible {
                 Some(_) => None,
-                None => self.predict(algorithm, request),
+                None => estimate(algorithm),
             };
+            let own_us = parts.map(|parts| parts.total_us());
             let verdict = match inadmissible {
                 _ if chosen == Some(algorithm) => Verdict::Chosen,
                 Some(refusal) => Verdict::Refused(refusal),
@@ -96,6 +113,7 @@ impl Plan {
             Candidate {
                 algorithm,
                 predicted_us: own_us,
+                parts,
                 verdict,
             }
         });
@@ -111,6 +129,7 @@ impl Plan {
             two_shots_from: self.threshold(request.operation, request.dtype, request.buffers),
             chunks_from: self.chunks(request),
             candidates: candidates.to_vec(),
+            beyond: self.beyond(request),
             gates: self.findings(request),
             tree: self.tree().clone(),
         }
@@ -124,10 +143,11 @@ impl Plan {
             Path::HostStaged => (Path::Peer, Way::Peer),
         };
         let choice = self.policy().path;
-        let reason = match (
-            choice,
-            gates::proven_along(way, self.topology().gpus.as_ref(), self.world()),
-        ) {
+        let refused = match way {
+            Way::Peer => gates::peer_by_choice(self.topology(), self.world()),
+            Way::HostStaged => gates::proven_along(way, self.topology().gpus.as_ref(), self.world()),
+        };
+        let reason = match (choice, refused) {
             (PathChoice::Peer | PathChoice::HostStaged, _) => format!("the policy asks for {choice}"),
             (PathChoice::Auto, Err(refusal)) if path == Path::Peer => refusal.to_string(),
             (PathChoice::Auto, _) => {
@@ -220,7 +240,7 @@ impl Plan {
     }
 
     /// The predicted time, if the algorithm could run among these ranks.
-    fn predict(&self, name: AlgorithmName, request: &Request) -> Option<f64> {
+    fn predict(&self, name: AlgorithmName, request: &Request) -> Option<Estimate> {
         let in_chunks = self.chunks(request).is_some_and(|from| request.elements >= from);
         if let Some(fit) = self
             .fit()
@@ -228,7 +248,7 @@ impl Plan {
             .filter(|fit| in_chunks && name == fit.chunk_shots().push())
         {
             let exchange = fit.bulk_exchange(self.model().link().path())?;
-            return self.model().predict_chunks_us(request.bytes(), exchange);
+            return self.model().estimate_chunks(request.bytes(), exchange);
         }
         let bytes = |elements| Request { elements, ..*request }.bytes();
         let chunk = match name {
@@ -244,7 +264,7 @@ impl Plan {
             AlgorithmName::OneShotPush => self.fit().ok()?.one_shot_exchange(),
             AlgorithmName::TwoShotPush => self.fit().ok()?.two_shot_exchange(),
         };
-        self.model().predict_us(name, request.buffers, request.bytes(), chunk)
+        self.model().estimate(name, request.buffers, request.bytes(), chunk)
     }
 }
 
@@ -256,6 +276,18 @@ fn epochs(algorithm: &Algorithm) -> u64 {
         Algorithm::TwoShotPull(two) => two.chunks(),
         Algorithm::OneShotPush(push) => push.exchanges(),
         Algorithm::TwoShotPush(push) => push.exchanges(),
+    }
+}
+
+impl Explanation {
+    /// The algorithms, but for those of another engine which [`Explanation::beyond`] has for this one.
+    fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        let is_told = |candidate: &&Candidate| {
+            let elsewhere = matches!(candidate.verdict, Verdict::Refused(Refusal::WrongBuffers { .. }));
+            let name = candidate.algorithm.name();
+            !(elsewhere && self.beyond.iter().any(|beyond| beyond.method.name() == name))
+        };
+        self.candidates.iter().filter(is_told)
     }
 }
 
@@ -299,11 +331,26 @@ impl fmt::Display for Explanation {
         }
         writeln!(f, "  order of combination {}", self.tree)?;
         writeln!(f, "algorithms")?;
-        for Candidate { algorithm, verdict, .. } in &self.candidates {
+        for Candidate {
+            algorithm,
+            verdict,
+            parts,
+            ..
+        } in self.candidates()
+        {
             match verdict {
-                Verdict::Chosen => writeln!(f, "  {algorithm:<14} chosen, predicted {predicted_us:.2} us")?,
-                Verdict::Refused(refusal) => writeln!(f, "  {algorithm:<14} refused: {refusal}")?,
+                Verdict::Chosen => {
+                    let parts = parts.map_or_else(String::new, |parts| format!(": {parts}"));
+                    writeln!(f, "  {algorithm:<15} chosen, predicted {predicted_us:.2} us{parts}")?;
+                }
+                Verdict::Refused(refusal) => writeln!(f, "  {algorithm:<15} refused: {refusal}")?,
             }
+        }
+        for Beyond {
+            method, path, refusal, ..
+        } in &self.beyond
+        {
+            writeln!(f, "  {method:<15} on path {path} refused: {refusal}")?;
         }
         writeln!(f, "gates")?;
         for Finding { gate, answer, evidence } in &self.gates {

@@ -15,7 +15,9 @@
 //! | link | GB/s each way, Gen5 x16 | whence |
 //! |---|---|---|
 //! | of a GPU to one other, by kernels' stores | 45 | limits of physics that lanesum plans with (cost.rs) |
-//! | of a GPU to several, all sending to all | 25 | the same |
+//! | of a GPU to several, or to one and from another | 25 | the same |
+//! | of a GPU, by loads of kernels | 35 | published of 2, 4 and 8 GPUs (decision 19) |
+//! | of a GPU, by copy engines | 53 | 53 to 56, as above |
 //! | from a switch upwards | 45 | an assumption: as a GPU's own |
 //! | between NUMA nodes | 50 | an assumption |
 //! | an NVLink | 20 | an assumption |
@@ -36,12 +38,18 @@ use crate::words::counted;
 use crate::{PcieLink, Rank, RankGpu, Relation, WorldSize};
 
 mod survey;
+mod traffic;
 
 use survey::Survey;
+use traffic::Network;
+pub(crate) use traffic::{Mover, Transfer};
 
 /// From a GPU to one other, and to several while all send to all: bytes a microsecond that kernels store on Gen5 x16.
 const PAIR: f64 = 45_000.0;
 const GPU: f64 = 25_000.0;
+/// The same that kernels load, and that copy engines move.
+const LOAD: f64 = 35_000.0;
+const COPY: f64 = 53_000.0;
 
 /// What is known of the links between the ranks' GPUs; nothing, by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -51,18 +59,37 @@ pub struct Links {
     pub relations: Vec<Vec<Option<Relation>>>,
     /// The link of each rank's GPU, at most. Empty if nothing is known.
     pub pcie: Vec<Option<PcieLink>>,
+    /// What copies from each rank's GPU to each other were measured to reach, alone. Empty if nothing was measured.
+    #[serde(default)]
+    pub copies: Vec<Vec<Option<CopyRates>>>,
+    /// Whether switches send requests between two ranks' GPUs up to the root (ACS). Empty if nothing is known.
+    #[serde(default)]
+    pub redirects: Vec<Vec<Option<bool>>>,
+}
+
+/// Measured rates of copies from one GPU to another, nothing else running, in millions of bytes a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRates {
+    /// With peer access.
+    pub peer: Option<u32>,
+    /// Without, so through the host's memory.
+    pub staged: Option<u32>,
 }
 
 impl Links {
-    /// What the slots of GPUs tell; nothing, where no slot is known.
+    /// What the slots of GPUs tell, and before them their NVLinks to each other; nothing, where neither is known.
     #[must_use]
     pub fn of_slots(gpus: &[RankGpu]) -> Links {
-        if gpus.iter().all(|gpu| gpu.slot.is_none()) {
+        let tells = |gpu: &RankGpu| gpu.slot.is_some() || gpu.nvlinks.as_ref().is_some_and(|links| !links.is_empty());
+        if !gpus.iter().any(tells) {
             return Links::default();
         }
         let relation = |one: &RankGpu, other: &RankGpu| {
-            let apart = one.pci_bus_id != other.pci_bus_id;
-            one.slot.as_ref().filter(|_| apart)?.relation(other.slot.as_ref()?)
+            if one.pci_bus_id == other.pci_bus_id {
+                return None;
+            }
+            let by_slots = || one.slot.as_ref()?.relation(other.slot.as_ref()?);
+            Relation::by_nvlinks(one, other).or_else(by_slots)
         };
         Links {
             relations: gpus
@@ -70,6 +97,15 @@ impl Links {
                 .map(|one| gpus.iter().map(|other| relation(one, other)).collect())
                 .collect(),
             pcie: gpus.iter().map(|gpu| gpu.slot.as_ref()?.link).collect(),
+            copies: vec![],
+            redirects: gpus
+                .iter()
+                .map(|one| {
+                    gpus.iter()
+                        .map(|other| one.slot.as_ref()?.redirects(other.slot.as_ref()?))
+                        .collect()
+                })
+                .collect(),
         }
     }
 
@@ -79,9 +115,27 @@ impl Links {
         *self.relations.get(one.index())?.get(other.index())?
     }
 
+    /// What copies between two ranks' GPUs were measured to reach, if they were.
+    #[must_use]
+    pub fn copies(&self, from: Rank, to: Rank) -> Option<CopyRates> {
+        *self.copies.get(from.index())?.get(to.index())?
+    }
+
+    /// What a rank's link carries, of what Gen5 x16 does: what it can by its kind, and no more than copies reached.
     fn share(&self, rank: Rank) -> f64 {
-        let known = self.pcie.get(rank.index()).copied().flatten();
-        known.unwrap_or(PcieLink::ASSUMED).share()
+        let known = self.pcie.get(rank.index()).copied().flatten().map(PcieLink::share);
+        let others = (0..self.copies.len()).filter_map(|other| Rank::new(other).ok());
+        let measured = others
+            .filter(|other| !matches!(self.relation(rank, *other), Some(Relation::Nvlink(_))))
+            .flat_map(|other| [self.copies(rank, other), self.copies(other, rank)])
+            .filter_map(|rates| rates?.peer)
+            .max()
+            .map(|rate| f64::from(rate.max(1)) / COPY);
+        match (known, measured) {
+            (Some(known), Some(measured)) => known.min(measured),
+            (Some(share), None) | (None, Some(share)) => share,
+            (None, None) => PcieLink::ASSUMED.share(),
+        }
     }
 
     /// What the slowest of the ranks' links carries, in thousandths of Gen5 x16.
@@ -93,17 +147,20 @@ impl Links {
     /// Whether it describes this many ranks, or none.
     pub(crate) fn describe(&self, ranks: usize) -> bool {
         let square = self.relations.len() == ranks && self.relations.iter().all(|row| row.len() == ranks);
-        (self.relations.is_empty() || square) && (self.pcie.is_empty() || self.pcie.len() == ranks)
+        let measured = self.copies.len() == ranks && self.copies.iter().all(|row| row.len() == ranks);
+        let told = self.redirects.len() == ranks && self.redirects.iter().all(|row| row.len() == ranks);
+        (self.relations.is_empty() || square)
+            && (self.redirects.is_empty() || told)
+            && (self.pcie.is_empty() || self.pcie.len() == ranks)
+            && (self.copies.is_empty() || measured)
     }
 }
 
 /// The links between some ranks' GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fabric {
-    world: WorldSize,
-    groups: Vec<Group>,
+    network: Network,
     crowd: usize,
-    hop_ns: u32,
     busiest: Busiest,
 }
 
@@ -140,6 +197,8 @@ pub enum BusiestLink {
     Nvlink(Rank, Rank),
     /// Those from a GPU to switches.
     NvlinkSwitch(Rank),
+    /// All that lies between two GPUs, as it was measured.
+    Pair(Rank, Rank),
 }
 
 impl Fabric {
@@ -149,10 +208,53 @@ impl Fabric {
         Survey::of(links, world)
     }
 
+    /// The same, where a pair of which nothing is known counts as root ports of one socket; `None` for less than two ranks.
+    #[must_use]
+    pub fn assumed(links: &Links, world: WorldSize) -> Option<Fabric> {
+        let all = || world.ranks();
+        let relation =
+            |one: Rank, other: Rank| (one != other).then(|| links.relation(one, other).unwrap_or(Relation::Phb));
+        let links = Links {
+            relations: all()
+                .map(|one| all().map(|other| relation(one, other)).collect())
+                .collect(),
+            ..links.clone()
+        };
+        Survey::of(&links, world)
+    }
+
+    /// How two ranks' GPUs lie to each other; `None` for a rank itself.
+    pub(crate) fn relation(&self, one: Rank, other: Rank) -> Option<Relation> {
+        self.network.relation(one, other)
+    }
+
+    /// The microseconds that these transfers take together, latencies apart.
+    pub(crate) fn play_us(&self, mover: Mover, transfers: &[Transfer]) -> f64 {
+        self.network.play_us(mover, transfers)
+    }
+
+    /// The longest hop from one rank of these to another, in microseconds.
+    pub(crate) fn hop_us(&self, ranks: &[Rank]) -> f64 {
+        let pairs = ranks
+            .iter()
+            .flat_map(|one| ranks.iter().map(move |other| (*one, *other)));
+        let apart = pairs.filter(|(one, other)| one != other);
+        // What is only measured counts as root ports of one socket.
+        let farthest = apart
+            .map(|(one, other)| self.relation(one, other).unwrap_or(Relation::Phb))
+            .max();
+        farthest.map_or(0.0, |farthest| f64::from(hop_ns(farthest)) / 1e3)
+    }
+
+    /// The ranks.
+    pub(crate) const fn world(&self) -> WorldSize {
+        self.network.world
+    }
+
     /// The groups, near ones first; one of three ranks or more may hold others.
     #[must_use]
     pub fn groups(&self) -> &[Group] {
-        &self.groups
+        &self.network.groups
     }
 
     /// The link that ends last.
@@ -166,7 +268,7 @@ impl Fabric {
     #[must_use]
     pub fn islands(&self) -> Vec<Vec<Rank>> {
         let mut islands: Vec<Vec<Rank>> = Vec::new();
-        for group in &self.groups {
+        for group in &self.network.groups {
             if group
                 .ranks
                 .iter()
@@ -175,7 +277,7 @@ impl Fabric {
                 islands.push(group.ranks.clone());
             }
         }
-        for rank in self.world.ranks() {
+        for rank in self.network.world.ranks() {
             if islands.iter().all(|island| !island.contains(&rank)) {
                 islands.push(vec![rank]);
             }
@@ -192,9 +294,10 @@ impl Fabric {
 
     /// What the cost model needs.
     pub(crate) fn ways(&self) -> Ways {
-        let peers = self.world.get().saturating_sub(1).max(1) as f64;
+        let peers = self.network.world.get().saturating_sub(1).max(1) as f64;
+        let all: Vec<Rank> = self.network.world.ranks().collect();
         Ways {
-            hop_ns: self.hop_ns,
+            hop_ns: (self.hop_us(&all) * 1e3).round() as u32,
             byte_fs: (self.busiest.pair_us / peers * 1e9).ceil() as u32,
         }
     }
@@ -257,7 +360,18 @@ impl fmt::Display for Busiest {
                 all(ranks)
             ),
             BusiestLink::Nvlink(one, other) => write!(f, "the NVLinks from rank {one} to rank {other}"),
+            BusiestLink::Pair(one, other) => write!(f, "the way from rank {one} to rank {other}, as it was measured"),
             BusiestLink::NvlinkSwitch(rank) => write!(f, "the NVLinks of rank {rank}'s GPU, which {pairs} {cross}"),
         }
+    }
+}
+
+const fn hop_ns(farthest: Relation) -> u32 {
+    match farthest {
+        Relation::Nvlink(_) | Relation::Pix => 700,
+        Relation::Pxb => 800,
+        Relation::Phb => 1000,
+        Relation::Node => 1100,
+        Relation::Sys => 1500,
     }
 }

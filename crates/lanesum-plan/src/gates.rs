@@ -14,7 +14,9 @@ use crate::{AlgorithmChoice, AlgorithmName, Buffers, Dtype, Elements, Limits, Po
 mod device;
 
 pub use device::{Bulk, DEVICE_WORLD_MAX, DeviceFit, device_fit};
-pub(crate) use device::{FRAME, Proven, QUAD, Shots, WARP, Way, proven, proven_along, supposed};
+pub(crate) use device::{
+    FRAME, Proven, QUAD, Shots, WARP, Way, peer_by_choice, proven, proven_along, slower, supposed,
+};
 
 closed_words! {
     /// A question that is asked before a decision.
@@ -41,6 +43,70 @@ closed_words! {
         HostStaging = 9 => "host_staging",
         /// What lies between the ranks' GPUs?
         Links = 10 => "links",
+        /// Are all ranks on this host?
+        SameHost = 11 => "same_host",
+        /// Does the user admit peer access?
+        NcclWishes = 12 => "nccl_settings",
+        /// Can every rank map what it writes to?
+        Mappings = 13 => "mappings",
+        /// Is no IOMMU in use?
+        IommuOff = 14 => "iommu_off",
+        /// Do switches pass requests straight to peers?
+        AcsOff = 15 => "acs_off",
+        /// Is this no virtual machine?
+        BareMetal = 16 => "bare_metal",
+        /// Is this no subsystem of Windows?
+        NotWsl = 17 => "not_wsl",
+        /// Has every rank a whole GPU, not an instance?
+        MigOff = 18 => "mig_off",
+        /// Is no display attached to a rank's GPU?
+        NoDisplay = 19 => "no_display",
+        /// Is no GPU in a slot that holds all others up?
+        EvenSlots = 20 => "even_slots",
+        /// Are copies with peer access as fast as without?
+        PeerRate = 21 => "peer_rate",
+        /// Is the choice left to the plan?
+        Policy = 22 => "policy",
+    }
+}
+
+impl Gate {
+    /// What can be done where the answer is no, if anything can.
+    #[must_use]
+    pub const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Gate::Peers
+            | Gate::Payload
+            | Gate::OneShotFit
+            | Gate::TwoShotFit
+            | Gate::InPlace
+            | Gate::Links
+            | Gate::SameHost => None,
+            Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
+            Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
+            Gate::PeerAccess => Some(
+                "see the reason: drivers of GeForce cards refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it (on servers, turn ACS off for the GPUs' ports)",
+            ),
+            Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
+            Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
+            Gate::NcclWishes => Some("unset the variable, or name the path: peer"),
+            Gate::Mappings => Some("start fewer ranks with a GPU each"),
+            Gate::IommuOff => {
+                Some("where peers' writes are lost or slow, boot with iommu=pt, or turn the IOMMU off in the firmware")
+            }
+            Gate::AcsOff => Some("turn ACS off for the ports between the GPUs, in the firmware or with setpci"),
+            Gate::BareMetal => Some(
+                "where peers' writes are lost or slow, ask for GPUs below one switch that are passed through together",
+            ),
+            Gate::NotWsl => {
+                Some("run on Linux itself: there is no peer access below Windows, and little memory can be pinned")
+            }
+            Gate::MigOff => Some("give each rank a GPU of its own: instances have no peer access (nvidia-smi -mig 0)"),
+            Gate::NoDisplay => Some("take the display to another GPU, or run without one"),
+            Gate::EvenSlots => Some("move the GPU to a slot of the processor's that has all lanes, or leave it out"),
+            Gate::PeerRate => Some("turn off what redirects peers' writes (IOMMU, ACS), or take the path host_staged"),
+            Gate::Policy => Some("ask for auto, or see that what is asked for is meant"),
+        }
     }
 }
 
@@ -65,6 +131,17 @@ pub struct Finding {
     pub answer: Answer,
     /// What it rests on, for people.
     pub evidence: String,
+}
+
+impl Finding {
+    /// What to do about it, if the answer is no and something can be done.
+    #[must_use]
+    pub const fn remedy(&self) -> Option<&'static str> {
+        match self.answer {
+            Answer::Yes | Answer::Unknown => None,
+            Answer::No => self.gate.remedy(),
+        }
+    }
 }
 
 /// Evidence: the world has one rank.

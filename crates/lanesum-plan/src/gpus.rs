@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gates::{Way, proven_along};
-use crate::{Bytes, Fabric, Links, Rank, Refusal, Slot, WorldSize};
+use crate::{Bytes, Fabric, Links, Nvlinks, Rank, Refusal, Slot, WorldSize};
 
 /// The GPUs of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Gpus {
 }
 
 impl Gpus {
-    /// These GPUs, with what their slots tell of the links between them; whether bytes arrive is not known yet.
+    /// These GPUs, with what their slots and NVLinks tell of the links between them; whether bytes arrive is not known yet.
     #[must_use]
     pub fn new(ranks: Vec<RankGpu>) -> Gpus {
         let unknown = vec![vec![PeerVerdict::Unknown; ranks.len()]; ranks.len()];
@@ -128,6 +128,15 @@ pub struct RankGpu {
     /// What lies above it, if that is known.
     #[serde(default)]
     pub slot: Option<Slot>,
+    /// Whether it is cut into MIG instances; `None` if unknown.
+    #[serde(default)]
+    pub mig: Option<bool>,
+    /// The window through which others reach its memory; `None` if unknown.
+    #[serde(default)]
+    pub bar1: Option<Bytes>,
+    /// Its active NVLinks, if the management library tells of them.
+    #[serde(default)]
+    pub nvlinks: Option<Vec<Nvlinks>>,
     /// Whether it is no GPU at all but a library that stands in for one in tests.
     pub stand_in: bool,
 }
@@ -156,4 +165,7 @@ pub enum PeerVerdict {
     /// tell each other has no such word, and no engine maps memory for it.
     #[serde(skip_deserializing)]
     Assumed,
+    /// The same, and the driver of that machine is said to grant it, which is no more than a claim.
+    #[serde(skip_deserializing)]
+    Granted,
 }

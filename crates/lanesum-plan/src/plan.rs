@@ -89,7 +89,7 @@ impl Plan {
         }
         topology.check(world)?;
         let gpus = topology.gpus.as_ref();
-        let proven = gates::proven(gpus, world, policy.path);
+        let proven = gates::proven(topology, world, policy.path);
         let path = proven.as_ref().map_or(Path::Peer, |proven| proven.path());
         let model = CostModel::new(world, topology.cores())
             .over(Link::along(path, gpus, world))

@@ -116,6 +116,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The least that ranks can do with: long messages then move in many short exchanges.
+    pub const LEAST: Limits = Limits {
+        staging: STAGING_UNIT,
+        shared: Bytes::new(0),
+    };
+
     /// Bytes of the mailbox from a rank of the host to each other: its part of the staging, in whole cache lines.
     #[must_use]
     pub const fn mailbox(&self, world: WorldSize) -> Bytes {

@@ -108,6 +108,38 @@ pub enum Refusal {
         /// The rank whose part it is.
         owner: Rank,
     },
+    /// The user has turned peer access off for another library, which holds here, too.
+    PeerUnwished {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+        /// The variable with its value.
+        setting: String,
+    },
+    /// Copies from one rank's GPU to another's were measured to be slower with peer access than without.
+    PeerSlower {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+        /// With peer access, in millions of bytes a second.
+        peer: u32,
+        /// Without, in the same unit.
+        staged: u32,
+    },
+    /// It isn't built yet.
+    NotBuilt {
+        /// What it is predicted to take, in microseconds.
+        predicted_us: f64,
+    },
+    /// It is for ranks in islands, and there are none.
+    NoIslands,
+    /// The policy hands nothing to another library.
+    NoDelegates {
+        /// What that is predicted to take, in microseconds.
+        predicted_us: f64,
+    },
     /// Neither way between GPUs serves all pairs of ranks.
     NoWay {
         /// Why peer access does not.
@@ -127,7 +159,17 @@ impl Refusal {
             | Refusal::NothingToExchange
             | Refusal::CarriesNoPayload
             | Refusal::Slower { .. }
-            | Refusal::NotLasting { .. } => None,
+            | Refusal::NotLasting { .. }
+            | Refusal::NotBuilt { .. }
+            | Refusal::NoIslands => None,
+            Refusal::NoDelegates { .. } => {
+                Some("plan with the policy fastest to see where another library would be handed the message")
+            }
+            Refusal::PeerUnwished { .. } => Some("unset the variable, or name the path: peer"),
+            Refusal::PeerSlower { .. } => Some(
+                "an IOMMU that translates, or PCIe access control (ACS) on a switch between the GPUs, redirects their writes: turn it \
+                 off in the firmware, or name the path: peer",
+            ),
             Refusal::PinnedElsewhere { .. } => Some("pin this one, or leave the choice to the plan (auto)"),
             Refusal::WrongBuffers { .. } => Some("give buffers that the engine takes, or pin another algorithm"),
             Refusal::NoDevice => Some("attach a GPU on every rank, or give buffers in the host's memory"),
@@ -218,6 +260,27 @@ impl fmt::Display for Refusal {
                     "what rank {writer}'s GPU wrote to rank {owner}'s part of pinned host memory did not arrive: {found}"
                 )
             }
+            Refusal::PeerUnwished { writer, owner, setting } => write!(
+                f,
+                "the user wants no peer access between the GPUs of ranks {writer} and {owner}: {setting}"
+            ),
+            Refusal::PeerSlower {
+                writer,
+                owner,
+                peer,
+                staged,
+            } => write!(
+                f,
+                "copies from rank {writer}'s GPU to rank {owner}'s run at {:.1} GB/s with peer access and at {:.1} without",
+                f64::from(*peer) / 1e3,
+                f64::from(*staged) / 1e3
+            ),
+            Refusal::NotBuilt { predicted_us } => write!(f, "not built yet; predicted {predicted_us:.2} us"),
+            Refusal::NoIslands => write!(f, "no ranks are nearer to each other than to the rest"),
+            Refusal::NoDelegates { predicted_us } => write!(
+                f,
+                "the policy exact hands nothing to another library; predicted {predicted_us:.2} us"
+            ),
             Refusal::NoWay { peer, host } => write!(f, "{peer}; and {host}"),
             Refusal::HostUnproven { writer, owner } => {
                 write!(

@@ -81,9 +81,33 @@ pub struct Slot {
     pub numa_node: Option<u32>,
     /// What the device's link can at most.
     pub link: Option<PcieLink>,
+    /// Those of the bridges whose access control (ACS) sends requests up to the root instead of straight to a peer; `None` where that
+    /// can't be read, as by others than root.
+    #[serde(default)]
+    pub redirecting: Option<Vec<String>>,
 }
 
 impl Slot {
+    /// Whether a bridge on the way to another slot, below what both have in common, sends requests up to the root; `None` where that isn't
+    /// known. Slots that have no bridge in common reach each other by the root anyway.
+    #[must_use]
+    pub fn redirects(&self, other: &Slot) -> Option<bool> {
+        let Some(common) = self.bridges.iter().find(|bridge| other.bridges.contains(bridge)) else {
+            return Some(false);
+        };
+        let redirects = |slot: &Slot| {
+            let mut below = slot.bridges.iter().take_while(|bridge| *bridge != common);
+            slot.redirecting
+                .as_ref()
+                .map(|redirecting| below.any(|bridge| redirecting.contains(bridge)))
+        };
+        match (redirects(self), redirects(other)) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            (None, _) | (_, None) => None,
+        }
+    }
+
     /// How devices in two slots lie to each other, in the words of `nvidia-smi topo -m`; `None` where nothing tells whether they have a
     /// node in common.
     #[must_use]

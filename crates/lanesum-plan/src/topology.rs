@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Gpus, PlanError, WorldSize};
+use crate::{Bytes, Gpus, NcclWishes, PlanError, WorldSize};
 
 /// Where the ranks run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ impl Topology {
 pub struct RankHost {
     /// The processors that the rank may run on; empty if unknown, as a rank that runs has at least one.
     pub cpus: CpuSet,
+    /// What its environment tells NCCL of peer access.
+    #[serde(default)]
+    pub nccl: NcclWishes,
 }
 
 /// Facts about the host.

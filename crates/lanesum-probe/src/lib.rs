@@ -2,14 +2,16 @@
 //!
 //! Everything is read from the kernel: the affinity mask of this thread, and files below /proc and /sys. What cannot be
 //! read, or does not look as expected, stays `None`: a guess would be planned with as if it were measured. Files are
-//! read up to a bound, and nothing here panics or waits.
+//! read up to a bound, and nothing here panics or waits, but for the GPUs' management library ([`nvml`]), which is other people's code.
 #![forbid(unsafe_code)]
 
 mod cgroup;
 mod container;
 pub mod dump;
+pub mod nvml;
 mod slot;
 mod surroundings;
+pub mod visible;
 
 use std::fs::File;
 use std::io::Read;
@@ -84,9 +86,14 @@ fn numa_nodes(root: &Path) -> Option<u32> {
 
 /// The beginning of a file as text.
 fn read(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
+}
+
+/// The beginning of a file.
+fn read_bytes(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -188,6 +188,7 @@ impl Config {
         let directory = folder.join("driver");
         fs::create_dir_all(&directory)?;
         fs::write(directory.join(LIBRARY), library)?;
+        fs::copy(crate::directory().join(MANAGEMENT), directory.join(MANAGEMENT))?;
         Ok(StandIn { directory, config })
     }
 
@@ -198,6 +199,7 @@ impl Config {
 }
 
 const LIBRARY: &str = "libcuda.so.1";
+const MANAGEMENT: &str = "libnvidia-ml.so.1";
 
 /// Changes the name wherever it stands, the string table of the dynamic symbols among them. The hash of the wanted name leads
 /// to the changed one, which is not equal.

@@ -5,16 +5,20 @@
 //! for, from one without peer access to one whose stores get lost. It counts for behaviour and never for speed, and everything
 //! that reports must say that it ran on a stand-in.
 //!
+//! Beside it stands a `libnvidia-ml.so.1`, which shows what an [`Nvml`] asks for: without one no GPU, and never those of the machine.
+//!
 //! What differs from the real driver: the NULL stream does not wait for other streams; graphs come from captures only, and
 //! their nodes run one after the other; a graph launched into a capture is refused; the host can read device memory by its
 //! address; a kernel that may start early starts when the one before it has ended, as the real driver may let it too; any number of blocks runs at once, unless [`Config::resident`] says otherwise.
 mod config;
+mod nvml;
 
 pub use config::{Config, Lie, StandIn};
+pub use nvml::{Nvml, NvmlGpu};
 
 use std::path::Path;
 
-/// The folder that holds `libcuda.so.1` and nothing else.
+/// The folder that holds `libcuda.so.1`, and the library of [`Nvml`], `libnvidia-ml.so.1`.
 #[must_use]
 pub fn directory() -> &'static Path {
     Path::new(concat!(env!("OUT_DIR"), "/driver"))

@@ -1,7 +1,9 @@
 //! Attaching a GPU on every rank: offers, mapping and proofs, each step told to all ranks so that all end alike.
 
 use lanesum_cuda::{CudaError, Device, Opened, Staged, Way};
-use lanesum_plan::{Bytes, DeviceFit, Gpus, Limits, PathChoice, PeerVerdict, Rank, Refusal, WorldSize, device_fit};
+use lanesum_plan::{
+    Bytes, DeviceFit, Gpus, Limits, PathChoice, PeerVerdict, Rank, Refusal, Topology, WorldSize, device_fit, unwished,
+};
 use lanesum_rendezvous::{Meeting, Parcel};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -90,14 +92,14 @@ pub(crate) struct Party<'a> {
 }
 
 impl Party<'_> {
-    /// Makes, passes, maps and proves, by one way after the other. `gpus` describes the ranks' devices, `memory_limit` is their control
-    /// group's; both are the same on all ranks.
+    /// Makes, passes, maps and proves, by one way after the other. `gpus` describes the ranks' devices, `topology` all else that was seen;
+    /// both are the same on all ranks.
     pub(crate) fn attach(
         &mut self,
         builder: &Builder,
         device: &Device,
         limits: Limits,
-        (mut gpus, memory_limit): (Gpus, Option<Bytes>),
+        (mut gpus, topology): (Gpus, &Topology),
     ) -> Result<Attached, Error> {
         let fit = match device_fit(limits, Some(&gpus), self.world) {
             Ok(fit) => fit,
@@ -109,7 +111,7 @@ impl Party<'_> {
         };
         let staging = Way::HostStaged {
             node: gpus.ranks.get(self.rank.index()).and_then(|gpu| gpu.numa_node),
-            limit: memory_limit.map(Bytes::get),
+            limit: topology.host.memory_limit.map(Bytes::get),
         };
         // One rank exchanges nothing: memory of its GPU will do, whatever path is asked for.
         let choice = if self.world.get() == 1 {
@@ -117,7 +119,10 @@ impl Party<'_> {
         } else {
             builder.path
         };
+        // Peer access that the user doesn't want is not tried: it may be what hangs there.
+        let unwished = unwished(topology, self.world, choice);
         let ways: &[Way] = match choice {
+            PathChoice::Auto if unwished.is_some() => &[staging],
             PathChoice::Auto => &[Way::Peer, staging],
             PathChoice::Peer => &[Way::Peer],
             PathChoice::HostStaged => &[staging],
@@ -125,7 +130,11 @@ impl Party<'_> {
         for way in ways {
             let verdicts = match self.try_way(&mut staged, *way)? {
                 Ok(verdicts) => verdicts,
-                Err(without) => return Ok(Attached::Without(without.after(gpus.peer_refusal()))),
+                Err(without) => {
+                    return Ok(Attached::Without(
+                        without.after(unwished.or_else(|| gpus.peer_refusal())),
+                    ));
+                }
             };
             let proven = verdicts
                 .iter()

@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use lanesum_plan::NcclWishes;
+
 /// One variable that lanesum reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable {
@@ -84,6 +86,31 @@ pub const VARIABLES: &[Variable] = &[
         "XDG_RUNTIME_DIR",
         "the rendezvous sockets are in its folder `lanesum`, else in /tmp/lanesum-<uid>",
         "an absolute path of a directory that belongs to this user; anything else is passed over",
+    ),
+    variable(
+        "NCCL_P2P_DISABLE",
+        "whether the user wants no peer access between GPUs: heeded where the path is left to the plan",
+        "a whole number, 0 for no; anything else is passed over",
+    ),
+    variable(
+        "NCCL_P2P_LEVEL",
+        "how far apart GPUs may lie that use peer access: heeded where the path is left to the plan",
+        "LOC, NVL, PIX, PXB, PHB or SYS, or a number from 0 to 5 as older versions of NCCL took it; anything else is passed over",
+    ),
+];
+
+/// The variables of the CUDA driver that `lanesum doctor` looks at, to say which GPUs ranks will see. The library does not: what they
+/// hide, the driver hides.
+pub const LOOKED_AT: &[Variable] = &[
+    variable(
+        "CUDA_VISIBLE_DEVICES",
+        "the GPUs that CUDA shows to a process",
+        "numbers, beginnings of UUIDs (`GPU-...`) or MIG instances (`MIG-...`), with commas between them; the list ends at the first entry that names nothing, -1 among them; empty for none",
+    ),
+    variable(
+        "CUDA_DEVICE_ORDER",
+        "by what CUDA numbers GPUs",
+        "`FASTEST_FIRST` (the default) or `PCI_BUS_ID`",
     ),
 ];
 
@@ -298,6 +325,13 @@ pub fn identity(lookup: Lookup<'_>) -> Result<Identity, EnvironmentError> {
         rendezvous: rendezvous(lookup, &claims, world)?,
         deadline: deadline(lookup)?,
     })
+}
+
+/// What the user has told NCCL of peer access. `lookup` gives a variable's value, as `std::env::var_os` does.
+#[must_use]
+pub fn nccl_wishes(lookup: Lookup<'_>) -> NcclWishes {
+    let value = |name| lookup(name).and_then(|value| value.into_string().ok());
+    NcclWishes::of_values(value("NCCL_P2P_DISABLE").as_deref(), value("NCCL_P2P_LEVEL").as_deref())
 }
 
 /// A variable and its value.

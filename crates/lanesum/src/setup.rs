@@ -20,6 +20,7 @@ use crate::builder::Builder;
 use crate::communicator::{Communicator, Identity, checked_deadline};
 use crate::counters::Ledger;
 use crate::engines::EngineChoice;
+use crate::environment::nccl_wishes;
 use crate::error::{Error, Refused};
 
 /// What a rank tells the others of what it sees.
@@ -137,25 +138,40 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     })
 }
 
+/// A rank's GPU, with where it is plugged in and what else leads to it.
+fn placed(facts: &RankGpu, world: usize) -> RankGpu {
+    let bus_id = &facts.pci_bus_id;
+    let numa_node = lanesum_probe::pci_numa_node(bus_id);
+    // What stands in for a GPU is plugged in nowhere, whatever else has its address.
+    let (slot, told) = if facts.stand_in {
+        (None, None)
+    } else {
+        // One rank has nobody to reach. Not to be told is no reason not to join.
+        let told = (world > 1).then(|| lanesum_probe::nvml::own(bus_id)).flatten();
+        (lanesum_probe::pci_slot(bus_id), told)
+    };
+    let (mig, bar1) = told.as_ref().map_or((None, None), |told| (told.mig, told.bar1));
+    RankGpu {
+        numa_node,
+        slot,
+        nvlinks: told.and_then(|told| told.nvlinks),
+        mig,
+        bar1,
+        ..facts.clone()
+    }
+}
+
 /// What this rank brings to the meeting.
 fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, Without>) -> Result<Join, Error> {
     let term = |name: &str, value: String| (name.to_owned(), value);
     let observation = Observation {
         rank: RankHost {
             cpus: lanesum_probe::cpus(),
+            nccl: nccl_wishes(&|name| std::env::var_os(name)),
         },
         host: lanesum_probe::host(),
         gpu: match device {
-            Ok(device) => Some(Ok(RankGpu {
-                numa_node: lanesum_probe::pci_numa_node(&device.facts().pci_bus_id),
-                // What stands in for a GPU is plugged in nowhere, whatever else has its address.
-                slot: if device.facts().stand_in {
-                    None
-                } else {
-                    lanesum_probe::pci_slot(&device.facts().pci_bus_id)
-                },
-                ..device.facts().clone()
-            })),
+            Ok(device) => Some(Ok(placed(device.facts(), builder.world))),
             Err(without) => without.reason().map(Err),
         },
     };
@@ -236,14 +252,13 @@ fn attached(
             ));
         }
     };
-    let (staged, gpus, without) =
-        match party.attach(builder, &device.0, limits, (device.1, topology.host.memory_limit))? {
-            Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
-            Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
-            // The plan says so itself then.
-            Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
-            Attached::Without(without) => (None, None, without),
-        };
+    let (staged, gpus, without) = match party.attach(builder, &device.0, limits, (device.1, topology))? {
+        Attached::Ready(staged, gpus) => (Some(staged), Some(gpus), Without::Unasked),
+        Attached::Apart(gpus) => (None, Some(gpus), Without::Unasked),
+        // The plan says so itself then.
+        Attached::Without(Without::Refused(refusal)) => (None, topology.gpus.clone(), Without::Refused(refusal)),
+        Attached::Without(without) => (None, None, without),
+    };
     topology.gpus = gpus;
     Ok((staged, without))
 }

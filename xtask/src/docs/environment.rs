@@ -1,6 +1,6 @@
-//! docs/environment.md, from the façade's one list of variables.
+//! docs/environment.md, from the façade's lists of variables.
 
-use lanesum::environment::VARIABLES;
+use lanesum::environment::{LOOKED_AT, VARIABLES, Variable};
 
 const HEAD: &str = "\
 # Environment variables
@@ -8,14 +8,27 @@ const HEAD: &str = "\
 <!-- Written by `cargo xtask docs` from crates/lanesum/src/environment.rs: change it there. -->
 
 Every variable that lanesum reads. A value is always parsed: none counts by being present.
+";
 
+const TABLE: &str = "
 | variable | meaning | values |
 |---|---|---|
 ";
 
+const LOOKED_AT_HEAD: &str = "
+## Looked at by `lanesum doctor`
+
+The CUDA driver reads these by itself. The doctor says which GPUs ranks will see by them, and which entry is wrong; nothing else
+depends on them.
+";
+
 pub fn render() -> String {
-    let mut text = HEAD.to_owned();
-    for variable in VARIABLES {
+    [HEAD, &table(VARIABLES), LOOKED_AT_HEAD, &table(LOOKED_AT)].concat()
+}
+
+fn table(variables: &[Variable]) -> String {
+    let mut text = TABLE.to_owned();
+    for variable in variables {
         text.push_str(&format!(
             "| `{}` | {} | {} |\n",
             variable.name,
@@ -38,7 +51,7 @@ mod tests {
     #[test]
     fn every_variable_has_a_row() {
         let text = render();
-        for variable in VARIABLES {
+        for variable in VARIABLES.iter().chain(LOOKED_AT) {
             assert!(text.contains(&format!("| `{}` |", variable.name)));
         }
     }

@@ -35,6 +35,8 @@ Examples:
 Ranks are started as processes, join, and say what a sum of bf16 would run, length by length, and why.
 They make such sums and check them, on GPUs up to 1 MiB; in the host's memory they also time them, and
 the largest median of a rank is told. `lanesum bench` measures GPUs, `lanesum selftest` checks all.
+Where there are GPUs, their management library (NVML) shows them, their links, and what
+CUDA_VISIBLE_DEVICES leaves of them; a link at rest is slow and no remark.
 It takes about a second, and ends within two minutes whatever hangs.
 Exit code: 0 if all is fine, 1 if it works with remarks, 2 if there is something to mend or for bad
 arguments, 128 + the number of a signal.";

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lanesum_plan::{AlgorithmChoice, AlgorithmName, Dtype, Engine, PathChoice, PcieLink, PlanError, WORLD_MAX};
+use lanesum_plan::{Dtype, PcieLink, PlanError, WORLD_MAX};
 
 use super::bench::size;
-use super::{dtypes, paths};
+use super::dtypes;
+use crate::plan::asked::Word;
 
 /// `lanesum plan`
 #[derive(Debug, Args)]
@@ -39,12 +40,10 @@ pub struct Plan {
     /// Type of an element
     #[arg(long, default_value_t = Dtype::Bf16, value_parser = dtypes())]
     pub dtype: Dtype,
-    /// Let the plan decide, or insist on one algorithm of GPUs
-    #[arg(long, default_value_t = AlgorithmChoice::Auto, value_parser = of_gpus())]
-    pub algorithm: AlgorithmChoice,
-    /// Peer access where it works and pinned host memory where not, or insist on one of the two
-    #[arg(long, default_value_t = PathChoice::Auto, value_parser = paths())]
-    pub path: PathChoice,
+    /// What is not left to the plan: exact hands nothing to another library, fastest does where that is faster; least_memory; avoid_peer; or
+    /// a path or an algorithm to insist on. Several stand with commas between them
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',', default_value = "exact", value_parser = words())]
+    pub policy: Vec<Word>,
     /// Also say what each length from 1 KiB to 64 MiB would run, and by how much it is ahead
     #[arg(long)]
     pub sweep: bool,
@@ -71,6 +70,7 @@ Examples:
   lanesum plan --topology topo.txt --p2p p2p.txt --pcie gen4x16
   lanesum plan --topology topo.txt --ranks 4 --bytes 43008 --sweep
   lanesum plan --topology topo.txt --p2p p2p.txt --report box.html
+  lanesum plan --preset pro6000x8-epyc --policy fastest --sweep
   lanesum plan --preset pro6000x8-switches --gpus 0,1,2,3 --json
 
 No GPU is needed, and nothing is asked of this machine. Read are `nvidia-smi topo -m` and -mp, `nvidia-smi topo -p2p w`, `nvidia-smi -L`
@@ -87,11 +87,11 @@ fn pcie(text: &str) -> Result<PcieLink, String> {
     text.parse().map_err(refused)
 }
 
-/// The algorithms of GPUs, and to leave it to the plan.
-fn of_gpus() -> impl TypedValueParser<Value = AlgorithmChoice> {
-    let ours = AlgorithmName::ALL
-        .into_iter()
-        .filter(|name| name.engine() == Some(Engine::Cuda));
-    let names = std::iter::once("auto").chain(ours.map(AlgorithmName::name));
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<AlgorithmChoice>())
+/// What can be asked of a plan.
+fn words() -> impl TypedValueParser<Value = Word> {
+    let names = Word::all().into_iter().map(Word::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let mut all = Word::all().into_iter();
+        all.find(|word| word.name() == name).ok_or("there is no such word")
+    })
 }

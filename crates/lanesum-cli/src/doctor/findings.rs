@@ -4,6 +4,7 @@ use lanesum::EngineChoice;
 use lanesum_plan::{Answer, Finding, Gate, Gpus, HostFacts, Path};
 use serde::Serialize;
 
+use super::gpus::{Management, Visibility};
 use super::rank::RankReport;
 use super::report::counted;
 use crate::bench::host::round_trip::RoundTrip;
@@ -24,6 +25,9 @@ pub struct Seen {
     /// What was asked for.
     pub asked: EngineChoice,
     pub driver: Driver,
+    pub management: Management,
+    /// Which GPUs ranks will see, where anybody looks for some.
+    pub visibility: Option<Visibility>,
     /// How many ranks were tried.
     pub ranks: usize,
     pub tried: Outcome<RankReport>,
@@ -72,7 +76,7 @@ pub struct Unknown {
     pub how: &'static str,
 }
 
-fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
+pub fn remark(verdict: Verdict, what: impl Into<String>, remedy: impl Into<String>) -> Remark {
     Remark {
         verdict,
         what: what.into(),
@@ -99,6 +103,9 @@ impl Seen {
                 hint,
             ));
         }
+        if !self.without_any_gpu() {
+            remarks.extend(self.visibility.iter().flat_map(Visibility::remarks));
+        }
         match &self.tried {
             Outcome::Failure(failure) => {
                 let remedy = failure
@@ -119,9 +126,19 @@ impl Seen {
                 remarks.extend(reports.first().into_iter().flat_map(|first| self.of_the_ranks(first)))
             }
         }
+        remarks.extend(self.management.remarks());
         remarks.extend(self.of_the_cpus());
         remarks.sort_by_key(|remark| std::cmp::Reverse(remark.verdict));
         remarks
+    }
+
+    /// Whether there is no driver, nor anything else that shows GPUs, and nobody wants one: then it does not matter which could be seen.
+    fn without_any_gpu(&self) -> bool {
+        let lack = match &self.driver {
+            Driver::Without { lack, .. } => Some(*lack),
+            Driver::There(_) | Driver::NotAsked => None,
+        };
+        lack == Some(Lack::Driver) && self.asked != EngineChoice::Cuda && self.management.gpus().is_none()
     }
 
     /// What keeps ranks from GPUs, if it is a fault, and what else is to be said of the driver.
@@ -172,14 +189,16 @@ impl Seen {
             remarks.push(remark(
                 Verdict::Remarks,
                 format!("bytes go through the host's memory: {}", other.reason),
-                remedy_of(Gate::PeerAccess).unwrap_or_default(),
+                between(&report.gates).remedy().unwrap_or_default(),
             ));
         }
+        let tried = report.topology.gpus.as_ref();
+        remarks.extend(tried.and_then(|gpus| self.management.window(gpus)));
         for finding in report.gates.iter().filter(|finding| finding.answer == Answer::No) {
             // One CPU has its own remark.
             let worth = finding.gate == Gate::OwnDevice || finding.gate == Gate::Cores && self.cpus.len() > 1;
             if worth {
-                let remedy = remedy_of(finding.gate).unwrap_or_default();
+                let remedy = finding.remedy().unwrap_or_default();
                 remarks.push(remark(Verdict::Remarks, finding.evidence.clone(), remedy));
             }
         }
@@ -228,30 +247,20 @@ impl Seen {
             "how fast one CPU copies what another wrote",
             "ask again where threads may be pinned to CPUs",
         );
+        let driver = matches!(&self.driver, Driver::There(facts) if !facts.stand_in);
+        unknown.extend(self.management.unknown(driver));
         unknown
     }
 }
 
-/// What to do where a gate says no, if anything can be done.
-pub fn remedy_of(gate: Gate) -> Option<&'static str> {
-    match gate {
-        Gate::Peers | Gate::Payload | Gate::OneShotFit | Gate::TwoShotFit | Gate::InPlace | Gate::Links => None,
-        Gate::Cores => Some("start fewer ranks, or allow more CPUs (taskset, the container's cpuset)"),
-        Gate::DeviceFit => Some("give each rank a GPU (CUDA_VISIBLE_DEVICES), and start at most 8 ranks"),
-        Gate::PeerAccess => Some(
-            "see the reason: drivers of GeForce cards refuse peer access, and ACS, an IOMMU or a virtual machine may redirect it (on servers, turn ACS off for the GPUs' ports)",
-        ),
-        Gate::OwnDevice => Some("start no more ranks than there are GPUs"),
-        Gate::HostStaging => Some("allow more locked memory (ulimit -l) and memory for the control group"),
-    }
-}
-
-/// Whether a gate that says no is worth a remedy: some only tell what kind of call it is.
-pub fn remedy(finding: &Finding) -> Option<&'static str> {
-    match finding.answer {
-        Answer::Yes | Answer::Unknown => None,
-        Answer::No => remedy_of(finding.gate),
-    }
+/// Which gate keeps GPUs from each other's memory.
+fn between(gates: &[Finding]) -> Gate {
+    let is_shut = |gate: &Gate| {
+        let of = gates.iter().find(|finding| finding.gate == *gate);
+        of.is_some_and(|finding| finding.answer == Answer::No)
+    };
+    let gates = [Gate::NcclWishes, Gate::PeerRate];
+    gates.into_iter().find(is_shut).unwrap_or(Gate::PeerAccess)
 }
 
 #[cfg(test)]
@@ -268,6 +277,8 @@ mod tests {
             environment: None,
             asked: EngineChoice::Auto,
             driver,
+            management: Management::NotAsked,
+            visibility: None,
             ranks: 2,
             tried,
         }
@@ -301,6 +312,36 @@ mod tests {
                 assert!(remarks.iter().all(|remark| remark.remedy == "what to do"));
             }
         }
+    }
+
+    #[test]
+    fn what_cuda_would_show_matters_where_gpus_are_looked_for() {
+        use lanesum_probe::nvml::{Nvml, NvmlFacts};
+        use lanesum_probe::visible::Wanted;
+        let wrong = |asked, lack, management: Management| {
+            let (error, hint) = told();
+            let driver = Driver::Without { lack, error, hint };
+            let visibility = Visibility {
+                devices: Some("x".to_owned()),
+                order: None,
+                visible: Wanted::read(Some("x"), None).resolve(None),
+            };
+            let seen = Seen {
+                asked,
+                management,
+                visibility: Some(visibility),
+                ..seen(driver, Outcome::Reports(vec![]))
+            };
+            seen.remarks()
+                .iter()
+                .any(|remark| remark.what.contains("CUDA_VISIBLE_DEVICES"))
+        };
+        let shown = || Management::Told(Nvml::There(NvmlFacts::default()));
+        let absent = || Management::Told(Nvml::Absent);
+        assert!(!wrong(EngineChoice::Auto, Lack::Driver, absent()));
+        assert!(wrong(EngineChoice::Cuda, Lack::Driver, absent()));
+        assert!(wrong(EngineChoice::Auto, Lack::Device, absent()));
+        assert!(wrong(EngineChoice::Auto, Lack::Driver, shown()));
     }
 
     #[test]

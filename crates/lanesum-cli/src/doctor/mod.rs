@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `rank` | what each rank process that is tried does |
 //! | `copying` | how fast one core copies what another wrote |
+//! | `gpus` | what the GPUs' management library shows, and which of them ranks will see |
 //! | `findings` | what of all that is to be remarked or mended |
 //! | `report` | what is said in the end, and the page of `--report` |
 //!
-//! The plan that ranks made decides; here it is only told. This process never loads the driver.
+//! The plan that ranks made decides; here it is only told. This process never loads the driver, nor the management library.
 
 mod copying;
 mod findings;
+pub mod gpus;
 pub mod rank;
 mod report;
 
@@ -27,6 +29,7 @@ use crate::ranks::supervise::Failure;
 use crate::ranks::{Crew, Outcome, worded};
 use crate::{cores, deadline, page};
 use findings::Seen;
+use gpus::Asking;
 use rank::{Assignment, RankReport, SIZES};
 use report::Report;
 pub use report::{Alternative, Gate, counted};
@@ -44,7 +47,10 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         source,
     })?;
     let environment = environment();
+    // Both at once: if one hangs so may the other.
+    let asking = Asking::start(arguments.engine)?;
     let driver = Driver::ask(arguments.engine)?;
+    let management = asking.told()?;
     let engine = driver.engine(arguments.engine);
     let ranks = match (arguments.ranks, engine.driver) {
         (Some(ranks), _) => usize::from(ranks),
@@ -61,6 +67,8 @@ pub fn run(arguments: &Doctor) -> Result<u8, CliError> {
         environment,
         asked: arguments.engine,
         driver,
+        visibility: management.visibility(),
+        management,
         ranks,
         tried: tried(ranks, &engine, &usable)?,
         cpus: usable,

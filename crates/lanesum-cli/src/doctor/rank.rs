@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lanesum::cuda::{Device, DeviceBuffer, Stream};
 use lanesum::{AllReduce, Builder, Communicator, EngineChoice, bf16};
-use lanesum_plan::{Buffers, Bytes, Dtype, Elements, Finding, Operation, PathRefusal, Request, Topology};
+use lanesum_plan::{Buffers, Bytes, Dtype, Elements, Finding, Operation, PathRefusal, Preference, Request, Topology};
 use serde::{Deserialize, Serialize};
 
 use super::report::{Alternative, Decision};
@@ -119,7 +119,7 @@ fn examined(communicator: &Communicator) -> Result<RankReport, RankError> {
             predicted_us: explanation.predicted_us,
             checked,
             measured_us,
-            alternatives: Alternative::all_of(&explanation),
+            alternatives: Alternative::all_of(&explanation, Preference::Exact),
         });
         pace.at(decisions.len() as u64)?;
     }

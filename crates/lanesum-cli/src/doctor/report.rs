@@ -5,11 +5,12 @@ pub mod page;
 use std::fmt::Write;
 
 use lanesum_plan::{
-    AlgorithmName, Candidate, CpuSet, Dtype, Engine, Explanation, Finding, Path, PeerVerdict, RankGpu, Relation,
+    AlgorithmName, CpuSet, Dtype, Engine, Explanation, Finding, Path, PeerVerdict, Preference, RankGpu, Relation,
 };
 use serde::{Deserialize, Serialize};
 
-use super::findings::{Remark, Seen, Unknown, Verdict, remedy};
+use super::findings::{Remark, Seen, Unknown, Verdict};
+use super::gpus::{SeenByRanks, Shown};
 use super::rank::RankReport;
 use crate::bench::host::round_trip::Regime;
 use crate::driver::Driver;
@@ -38,26 +39,28 @@ pub struct Decision {
 /// An algorithm that is not taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
-    pub algorithm: AlgorithmName,
+    pub algorithm: String,
     pub path: Path,
     pub predicted_us: Option<f64>,
+    /// Whether lanesum has it.
+    pub built: bool,
     /// Why not.
     pub refused: String,
 }
 
 impl Alternative {
     /// All that are not chosen.
-    pub fn all_of(explanation: &Explanation) -> Vec<Alternative> {
-        let refused = |candidate: &Candidate| match &candidate.verdict {
-            lanesum_plan::Verdict::Chosen => None,
-            lanesum_plan::Verdict::Refused(refusal) => Some(Alternative {
-                algorithm: candidate.algorithm,
-                path: explanation.path,
-                predicted_us: candidate.predicted_us,
-                refused: refusal.to_string(),
-            }),
-        };
-        explanation.candidates.iter().filter_map(refused).collect()
+    pub fn all_of(explanation: &Explanation, preference: Preference) -> Vec<Alternative> {
+        let alternatives = explanation.alternatives(preference).into_iter();
+        alternatives
+            .map(|other| Alternative {
+                algorithm: other.name.to_owned(),
+                path: other.path,
+                predicted_us: other.predicted_us,
+                built: other.built,
+                refused: other.refusal.to_string(),
+            })
+            .collect()
     }
 }
 
@@ -94,7 +97,7 @@ impl Gate {
             name: finding.gate.name(),
             verdict: finding.answer.name(),
             reason: finding.evidence.clone(),
-            remedy: remedy(finding),
+            remedy: finding.remedy(),
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct Report {
     stand_in: bool,
     machine: Machine,
     driver: Option<Found>,
+    nvml: Shown,
+    visible: Option<SeenByRanks>,
     /// Why ranks sum in the host's memory, where nobody insisted on that.
     without_gpus: Option<String>,
     ranks: usize,
@@ -195,6 +200,8 @@ impl Report {
                 cuda_version: facts.version,
                 devices: facts.devices,
             }),
+            nvml: Shown::of(&seen.management),
+            visible: seen.visibility.as_ref().map(SeenByRanks::of),
             without_gpus: seen
                 .driver
                 .engine(seen.asked)
@@ -231,6 +238,10 @@ impl Report {
         writeln!(text, "lanesum {} doctor: {}\n", self.version, self.headline())?;
         for (name, value) in self.rows() {
             writeln!(text, "  {name:<12}{value}")?;
+        }
+        self.nvml.write(text)?;
+        if let Some(visible) = &self.visible {
+            visible.write(text)?;
         }
         self.write_decisions(text)?;
         if !self.gates.is_empty() {
@@ -387,7 +398,9 @@ impl Report {
                 time(decision.measured_us),
                 if decision.checked { "yes" } else { "no" }
             )?;
-            let could = |alternative: &&Alternative| alternative.predicted_us.is_some() || decision.algorithm.is_none();
+            // The rest is for programs, and for `lanesum plan`.
+            let could =
+                |other: &&Alternative| other.built && (other.predicted_us.is_some() || decision.algorithm.is_none());
             for alternative in decision.alternatives.iter().filter(could) {
                 writeln!(text, "{:>14}not {}: {}", "", alternative.algorithm, alternative.refused)?;
             }

@@ -49,6 +49,8 @@ pub struct Page<'a> {
     pub remarks: Vec<Note>,
     /// Names and values; without a name a value belongs to the one before.
     pub machine: Vec<(&'static str, String)>,
+    /// More of it, as a terminal shows it.
+    pub details: String,
     pub tree: Tree,
     /// What is to be said of the tree.
     pub ways: Vec<String>,
@@ -175,7 +177,12 @@ impl Page<'_> {
         for (name, value) in &self.machine {
             writeln!(html, "<tr><th>{}</th><td>{}</td></tr>", safe(name), safe(value))?;
         }
-        writeln!(html, "</table></div>")
+        writeln!(html, "</table></div>")?;
+        let details = self.details.trim_matches('\n');
+        if !details.is_empty() {
+            writeln!(html, "<div class=\"wide card\"><pre>{}</pre></div>", safe(details))?;
+        }
+        Ok(())
     }
 
     fn write_tree(&self, html: &mut String) -> std::fmt::Result {
@@ -261,6 +268,7 @@ mod tests {
                 remedy: Some("<m>".to_owned()),
             }],
             machine: vec![("cpu", "<c>".to_owned())],
+            details: "<d>".to_owned(),
             tree: Tree::of(&leaves, None, "<host>", &|_| None),
             ways: vec!["<y>".to_owned()],
             pairs: vec![pair(0, 1, Reach::Not("<why>".to_owned())), pair(1, 0, Reach::Proven)],
@@ -278,7 +286,7 @@ mod tests {
     fn what_comes_from_outside_is_text() {
         let html = html(&page());
         for word in [
-            "t", "h", "s", "w", "o", "r", "m", "c", "host", "y", "why", "x", "n", "g",
+            "t", "h", "s", "w", "o", "r", "m", "c", "d", "host", "y", "why", "x", "n", "g",
         ] {
             assert!(
                 !html.contains(&format!("<{word}>")) || ["h", "s"].contains(&word),

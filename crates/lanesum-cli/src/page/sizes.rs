@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lanesum_plan::{AlgorithmName, Bytes, Path};
+use lanesum_plan::{Bytes, Path};
 
 use super::{Page, safe};
 use crate::bench::plot::{Dot, Form, Line, Panel, Picture};
@@ -14,7 +14,7 @@ pub struct Size<'a> {
     pub bytes: u64,
     pub path: Path,
     /// None where all are refused.
-    pub algorithm: Option<AlgorithmName>,
+    pub algorithm: Option<&'a str>,
     pub chunks: bool,
     pub predicted_us: Option<f64>,
     /// Where it was timed.
@@ -29,18 +29,18 @@ pub struct Size<'a> {
 
 impl Size<'_> {
     fn what(&self) -> String {
-        let algorithm = self.algorithm.map_or("refused", AlgorithmName::name);
+        let algorithm = self.algorithm.unwrap_or("refused");
         let chunks = if self.chunks { ", in chunks" } else { "" };
         format!("{algorithm}{chunks}")
     }
 
-    /// Those that could run it; all, where none does.
+    /// Those of lanesum's own that could run it; all of them, where none does.
     fn rivals(&self) -> impl Iterator<Item = &Alternative> {
-        let could = |other: &&Alternative| other.predicted_us.is_some() || self.algorithm.is_none();
+        let could = |other: &&Alternative| other.built && (other.predicted_us.is_some() || self.algorithm.is_none());
         self.others.iter().filter(could)
     }
 
-    fn predicted(&self, name: AlgorithmName) -> Option<f64> {
+    fn predicted(&self, name: &str) -> Option<f64> {
         if self.algorithm == Some(name) {
             return self.predicted_us;
         }
@@ -117,7 +117,7 @@ fn write_classes(html: &mut String, sizes: &[Size]) -> std::fmt::Result {
 /// Why not the others, at both ends of a range.
 fn reasons(first: &Size, last: &Size) -> String {
     let of = |size: &Size, place: &str| {
-        let reason = |other: &Alternative| format!("{place}{}: {}", other.algorithm, safe(&other.refused));
+        let reason = |other: &Alternative| format!("{place}{}: {}", safe(&other.algorithm), safe(&other.refused));
         size.rivals().map(reason).collect::<Vec<_>>()
     };
     let (one, other) = (of(first, ""), of(last, ""));
@@ -135,12 +135,17 @@ fn reasons(first: &Size, last: &Size) -> String {
 
 /// What is said of the choice, and those that can run no length.
 fn write_choice(html: &mut String, page: &Page) -> std::fmt::Result {
-    let never = |other: &&Alternative| page.sizes.iter().all(|size| size.predicted(other.algorithm).is_none());
-    let others: Vec<&Alternative> = match page.sizes.first() {
-        // Those of a length that nothing runs are told already.
-        Some(size) if size.algorithm.is_some() => size.others.iter().filter(never).collect(),
-        Some(_) | None => vec![],
+    // Those that a length could have run stand in its row.
+    let told = |other: &&Alternative| {
+        other.built
+            && page
+                .sizes
+                .iter()
+                .any(|size| size.algorithm.is_none() || size.predicted(&other.algorithm).is_some())
     };
+    let size = page.sizes.iter().find(|size| size.asked).or(page.sizes.first());
+    let others = size.map(|size| size.others).unwrap_or_default().iter();
+    let others: Vec<&Alternative> = others.filter(|other| !told(other)).collect();
     if page.choice.is_empty() && others.is_empty() {
         return Ok(());
     }
@@ -149,7 +154,12 @@ fn write_choice(html: &mut String, page: &Page) -> std::fmt::Result {
         writeln!(html, "<li>{}</li>", safe(line))?;
     }
     for other in others {
-        writeln!(html, "<li>not {}: {}</li>", other.algorithm, safe(&other.refused))?;
+        writeln!(
+            html,
+            "<li>not {}: {}</li>",
+            safe(&other.algorithm),
+            safe(&other.refused)
+        )?;
     }
     writeln!(html, "</ul>")
 }
@@ -177,9 +187,8 @@ fn write_table(html: &mut String, sizes: &[Size]) -> std::fmt::Result {
     writeln!(html, "</tr>")?;
     for size in sizes {
         let next = size
-            .others
-            .iter()
-            .filter_map(|other| Some((other.algorithm, other.predicted_us?)))
+            .rivals()
+            .filter_map(|other| Some((other.algorithm.as_str(), other.predicted_us?)))
             .min_by(|one, other| one.1.total_cmp(&other.1));
         let next = next.map_or_else(String::new, |(name, next_us)| {
             let more = size.predicted_us.map(|us| next_us - us);
@@ -223,9 +232,18 @@ fn lines(sizes: &[Size]) -> Vec<Line> {
             points: sizes.iter().filter_map(dot).collect(),
         }
     };
-    let mut lines: Vec<Line> = AlgorithmName::ALL
+    let mut names: Vec<&str> = Vec::new();
+    for size in sizes {
+        let rivals = size.rivals().map(|other| other.algorithm.as_str());
+        for name in size.algorithm.into_iter().chain(rivals) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let mut lines: Vec<Line> = names
         .into_iter()
-        .map(|name| line(name.name(), Form::Course, &|size| size.predicted(name)))
+        .map(|name| line(name, Form::Course, &|size| size.predicted(name)))
         .collect();
     lines.push(line("measured", Form::Course, &|size| size.measured_us));
     lines.push(line("what runs", Form::Rings, &|size| size.predicted_us));
@@ -237,7 +255,7 @@ fn lines(sizes: &[Size]) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    fn size(bytes: u64, algorithm: AlgorithmName, others: &[Alternative]) -> Size<'_> {
+    fn size<'a>(bytes: u64, algorithm: &'a str, others: &'a [Alternative]) -> Size<'a> {
         Size {
             bytes,
             path: Path::Peer,
@@ -251,24 +269,25 @@ mod tests {
         }
     }
 
-    fn other(algorithm: AlgorithmName, predicted_us: Option<f64>) -> Alternative {
+    fn other(algorithm: &str, predicted_us: Option<f64>) -> Alternative {
         Alternative {
-            algorithm,
+            algorithm: algorithm.to_owned(),
             path: Path::Peer,
             predicted_us,
+            built: true,
             refused: "it is <slower>".to_owned(),
         }
     }
 
     #[test]
     fn lengths_that_run_the_same_are_one_row() {
-        use AlgorithmName::{Alone, OneShotPush, TwoShotPush};
-        let one = [other(TwoShotPush, Some(3.0)), other(Alone, None)];
-        let two = [other(OneShotPush, Some(3.0))];
+        let [alone, one_shot, two_shot] = ["alone", "one_shot_push", "two_shot_push"];
+        let one = [other(two_shot, Some(3.0)), other(alone, None)];
+        let two = [other(one_shot, Some(3.0))];
         let sizes = [
-            size(1024, OneShotPush, &two),
-            size(2048, OneShotPush, &one),
-            size(4096, TwoShotPush, &two),
+            size(1024, one_shot, &two),
+            size(2048, one_shot, &one),
+            size(4096, two_shot, &two),
         ];
         let mut html = String::new();
         write_classes(&mut html, &sizes).expect("a string");

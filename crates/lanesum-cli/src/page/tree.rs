@@ -244,6 +244,7 @@ mod tests {
             bridges: bridges.iter().map(|bridge| (*bridge).to_owned()).collect(),
             host_bridge: host_bridge.to_owned(),
             numa_node: Some(node),
+            redirecting: None,
             link: Some(GEN5),
         }
     }

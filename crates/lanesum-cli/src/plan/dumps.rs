@@ -1,10 +1,9 @@
 //! From the texts that tools print to what they tell of one machine.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-use lanesum_plan::{Links, PcieLink, Relation};
+use lanesum_plan::{CopyRates, PcieLink, Relation};
 use lanesum_probe::dump::{self, Bandwidth, Dump, MOST_BYTES, Measure, Pci, PciAddress, PeerStatus, TestedDevice};
 
 use super::known::Known;
@@ -130,17 +129,8 @@ fn combined(sources: &[Source]) -> Result<Known, CliError> {
     };
     let count = gpus.len();
     let mut known = Known {
-        numbers: gpus,
-        model: None,
-        links: Links {
-            relations: vec![vec![None; count]; count],
-            pcie: vec![None; count],
-        },
-        slots: vec![None; count],
-        uplinks: BTreeMap::new(),
-        refused: vec![vec![None; count]; count],
         sources: sources.iter().map(Source::name).collect(),
-        remarks: vec![],
+        ..Known::new(gpus)
     };
     let addresses = addresses(sources, count);
     let is_matrix = |source: &&Source| matches!(source.dump, Dump::Matrix(_));
@@ -181,7 +171,7 @@ impl Known {
                 let mut unknown = 0;
                 for (one, other, status) in peers.statuses.iter() {
                     match status {
-                        PeerStatus::Granted => {}
+                        PeerStatus::Granted => self.granted[one][other] = true,
                         PeerStatus::Unknown => unknown += 1,
                         PeerStatus::Chipset
                         | PeerStatus::Gpu
@@ -201,7 +191,16 @@ impl Known {
                 }
             }
             Dump::Bandwidth(bandwidth) => self.learn_bandwidth(bandwidth, addresses),
-            Dump::List(list) => self.learn_models(list.gpus.iter().map(|gpu| Some(&gpu.model))),
+            Dump::List(list) => {
+                for (facts, gpu) in self.facts.iter_mut().zip(&list.gpus) {
+                    facts.model = Some(gpu.model.clone());
+                    facts.uuid = gpu.uuid.clone().or(facts.uuid.take());
+                    // Only GPUs that are cut into instances list some.
+                    if !gpu.instances.is_empty() {
+                        facts.mig = Some(true);
+                    }
+                }
+            }
             Dump::Query(query) => {
                 if query.gpus.len() != self.count() {
                     let (name, described, all) = (source.name(), query.gpus.len(), self.count());
@@ -220,19 +219,21 @@ impl Known {
                     };
                     self.links.pcie[at] = link(gpu.link.generation_max, gpu.link.width_max).or(self.links.pcie[at]);
                 }
-                self.learn_models(query.gpus.iter().map(|gpu| gpu.model.as_ref()));
+                for (facts, gpu) in self.facts.iter_mut().zip(&query.gpus) {
+                    facts.model = gpu.model.clone().or(facts.model.take());
+                    facts.uuid = gpu.uuid.clone().or(facts.uuid.take());
+                    facts.memory = gpu.memory.or(facts.memory);
+                    facts.bar1 = gpu.bar1.or(facts.bar1);
+                    facts.mig = gpu.mig.or(facts.mig);
+                    facts.display = gpu.display_active.or(facts.display);
+                    if gpu.virtualization.is_some() {
+                        self.host.virtualised = Some(true);
+                    }
+                }
             }
             Dump::Pci(found) => self.learn_pci(found, source),
         }
         Ok(())
-    }
-
-    /// The model that all have.
-    fn learn_models<'a>(&mut self, mut models: impl Iterator<Item = Option<&'a String>>) {
-        let Some(first) = models.next().flatten() else { return };
-        if models.all(|model| model == Some(first)) {
-            self.model = Some(first.clone());
-        }
     }
 
     /// Relations only where no matrix tells them: it is read first.
@@ -248,6 +249,7 @@ impl Known {
         for (at, slot) in slots.iter().enumerate() {
             self.links.pcie[at] = slot.link.or(self.links.pcie[at]);
             for (other_at, other) in slots.iter().enumerate().filter(|(other_at, _)| *other_at != at) {
+                self.links.redirects[at][other_at] = slot.redirects(other);
                 let place = &mut self.links.relations[at][other_at];
                 match (*place, slot.relation(other)) {
                     (None, relation) => *place = relation,
@@ -269,16 +271,6 @@ impl Known {
                 self.name(other)
             ));
         }
-        let redirecting = pci::redirecting(found, &gpus);
-        if let Some(port) = redirecting.first() {
-            self.remarks.push(format!(
-                "access control (ACS) sends requests up to the root at {} ports between GPUs below one switch, {} first: \
-                 what they write to each other takes the way round, and an IOMMU may lose it; turn ACS off for these \
-                 ports in the firmware, or with setpci",
-                redirecting.len(),
-                port.address
-            ));
-        }
     }
 
     /// The test numbers GPUs as CUDA does: by address where that is known, else as everybody else.
@@ -296,27 +288,34 @@ impl Known {
         let place = |at: usize| places.as_ref().map_or(at, |places| places[at]);
         let granted = bandwidth.granted.as_ref();
         for (one, other, yes) in granted.into_iter().flat_map(|granted| granted.iter()) {
-            if !yes {
+            if *yes {
+                self.granted[place(one)][place(other)] = true;
+            } else {
                 let reason = "p2pBandwidthLatencyTest could not access the peer".to_owned();
                 self.refused[place(one)][place(other)] = Some(reason);
             }
         }
-        let rate = |peer| bandwidth.table(Measure::Unidirectional, peer);
-        let (Some(with), Some(without)) = (rate(true), rate(false)) else {
-            return;
+        // Of both ways at once, half is one's; a table of one way tells more.
+        let of = |peer, one, other| {
+            let alone = |measure| bandwidth.table(measure, peer)?.values.get(one, other).copied();
+            let both = || Some(alone(Measure::Bidirectional)? / 2.0);
+            let rate: f64 = alone(Measure::Unidirectional).or_else(both)?;
+            // Tables are in GB/s.
+            (rate.is_finite() && rate > 0.0).then_some((rate * 1e3).round() as u32)
         };
-        let slower = |(one, other, rate): &(usize, usize, &f64)| {
-            let staged = without.values.get(*one, *other);
-            staged.is_some_and(|staged| **rate < staged / 2.0)
-        };
-        if let Some((one, other, rate)) = with.values.iter().find(slower) {
-            let staged = without.values.get(one, other).copied().unwrap_or_default();
-            self.remarks.push(format!(
-                "copies from {} to {} run at {rate:.1} GB/s with peer access and at {staged:.1} without: something redirects them (IOMMU, ACS), so \
-                 peer access may be slow or broken",
-                self.name(place(one)),
-                self.name(place(other))
-            ));
+        for one in 0..self.count() {
+            for other in (0..self.count()).filter(|other| *other != one) {
+                let (from, to) = (place(one), place(other));
+                // Where access is refused, both tables are of copies through the host.
+                let granted = self.refused[from][to].is_none();
+                let rates = CopyRates {
+                    peer: of(true, one, other).filter(|_| granted),
+                    staged: of(false, one, other),
+                };
+                if rates.peer.is_some() || rates.staged.is_some() {
+                    self.links.copies[from][to] = Some(rates);
+                }
+            }
         }
     }
 }

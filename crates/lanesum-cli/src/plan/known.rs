@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use lanesum_plan::{Bytes, Gpus, Links, PcieLink, PeerVerdict, RankGpu, RankHost, Slot, Topology};
+use lanesum_plan::{Bytes, Gpus, HostFacts, Links, PcieLink, PeerVerdict, RankGpu, RankHost, Slot, Topology};
 
 /// What dumps or a preset tell of GPUs, in their order there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// Their numbers in the tool.
     pub numbers: Vec<u32>,
-    /// Of all of them, where that is known.
-    pub model: Option<String>,
+    /// What each is.
+    pub facts: Vec<GpuFacts>,
+    /// The host that they are in.
+    pub host: HostFacts,
     pub links: Links,
     /// Where they are plugged in, for people: what follows from it is among the links.
     pub slots: Vec<Option<Slot>>,
@@ -18,13 +20,48 @@ pub struct Known {
     pub uplinks: BTreeMap<String, PcieLink>,
     /// Why a GPU can't write to another's memory, where it is said to be refused; first by who writes.
     pub refused: Vec<Vec<Option<String>>>,
+    /// Whether it is said to be granted.
+    pub granted: Vec<Vec<bool>>,
     /// Where it comes from.
     pub sources: Vec<String>,
     /// What was odd there.
     pub remarks: Vec<String>,
 }
 
+/// What is known of a GPU itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GpuFacts {
+    pub model: Option<String>,
+    pub uuid: Option<String>,
+    pub memory: Option<Bytes>,
+    pub bar1: Option<Bytes>,
+    pub mig: Option<bool>,
+    pub display: Option<bool>,
+}
+
 impl Known {
+    /// GPUs with these numbers, of which nothing else is known yet.
+    pub fn new(numbers: Vec<u32>) -> Known {
+        let count = numbers.len();
+        Known {
+            numbers,
+            facts: vec![GpuFacts::default(); count],
+            host: HostFacts::default(),
+            links: Links {
+                relations: vec![vec![None; count]; count],
+                pcie: vec![None; count],
+                copies: vec![vec![None; count]; count],
+                redirects: vec![vec![None; count]; count],
+            },
+            slots: vec![None; count],
+            uplinks: BTreeMap::new(),
+            refused: vec![vec![None; count]; count],
+            granted: vec![vec![false; count]; count],
+            sources: vec![],
+            remarks: vec![],
+        }
+    }
+
     pub fn count(&self) -> usize {
         self.numbers.len()
     }
@@ -46,6 +83,7 @@ impl Known {
         let verdict = |writer: usize, owner: usize| match &self.refused[writer][owner] {
             _ if writer == owner => PeerVerdict::Own,
             Some(reason) => PeerVerdict::Refused { reason: reason.clone() },
+            None if self.granted[writer][owner] => PeerVerdict::Granted,
             None => PeerVerdict::Assumed,
         };
         let staged = |writer: usize, owner: usize| match writer == owner {
@@ -56,7 +94,6 @@ impl Known {
             let row = |writer: &usize| gpus.iter().map(|owner| of(*writer, *owner)).collect();
             gpus.iter().map(row).collect()
         };
-        let relations = |one: &usize| gpus.iter().map(|other| self.links.relations[*one][*other]).collect();
         Topology {
             ranks: vec![RankHost::default(); gpus.len()],
             gpus: Some(Gpus {
@@ -64,31 +101,35 @@ impl Known {
                 peers: rows(&verdict),
                 staged: rows(&staged),
                 links: Links {
-                    relations: gpus.iter().map(relations).collect(),
-                    pcie: gpus
-                        .iter()
-                        .map(|gpu| self.links.pcie.get(*gpu).copied().flatten())
-                        .collect(),
+                    relations: among(gpus, &self.links.relations),
+                    pcie: gpus.iter().map(|gpu| self.links.pcie[*gpu]).collect(),
+                    copies: among(gpus, &self.links.copies),
+                    redirects: among(gpus, &self.links.redirects),
                 },
             }),
-            ..Topology::default()
+            host: self.host.clone(),
         }
     }
 
-    /// A GPU of which only its place is known: one that has as many multiprocessors as kernels take.
+    /// A GPU of which little is known: one that has as many multiprocessors as kernels take.
     fn gpu(&self, at: usize) -> RankGpu {
+        let facts = &self.facts[at];
         RankGpu {
-            uuid: self.name(at),
+            uuid: facts.uuid.clone().unwrap_or_else(|| self.name(at)),
             pci_bus_id: self.name(at),
-            name: self.model.clone().unwrap_or_default(),
+            name: facts.model.clone().unwrap_or_default(),
             compute: (7, 0),
             multiprocessors: 32,
             threads_per_block: 1024,
-            memory: Bytes::new(0),
-            driver: 0,
-            watchdog: false,
+            memory: facts.memory.unwrap_or(Bytes::new(0)),
+            // Where the tool tells of displays, a driver has described the GPU.
+            driver: u32::from(facts.display.is_some()),
+            watchdog: facts.display == Some(true),
             numa_node: None,
             slot: None,
+            mig: facts.mig,
+            bar1: facts.bar1,
+            nvlinks: None,
             stand_in: false,
         }
     }
@@ -108,7 +149,7 @@ impl Known {
         let unknown: Vec<usize> = gpus
             .iter()
             .copied()
-            .filter(|gpu| self.links.pcie[*gpu].is_none())
+            .filter(|gpu| self.links.pcie[*gpu].is_none() && self.links.copies[*gpu].iter().all(Option::is_none))
             .collect();
         if !unknown.is_empty() {
             assumes.push(format!(
@@ -117,10 +158,20 @@ impl Known {
                 PcieLink::ASSUMED
             ));
         }
-        if self.sources.iter().any(|source| source.contains("-p2p")) {
+        if self
+            .sources
+            .iter()
+            .any(|source| source.starts_with("nvidia-smi topo -p2p"))
+        {
             assumes
                 .push("the matrix of topo -p2p is that of writes (w): what it was asked for is not in it".to_owned());
         }
         assumes
     }
+}
+
+/// The part of a matrix that concerns some of its places.
+fn among<T: Clone>(places: &[usize], matrix: &[Vec<T>]) -> Vec<Vec<T>> {
+    let row = |one: &usize| places.iter().map(|other| matrix[*one][*other].clone()).collect();
+    places.iter().map(row).collect()
 }

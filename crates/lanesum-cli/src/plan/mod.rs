@@ -2,6 +2,7 @@
 //!
 //! | module | role |
 //! |---|---|
+//! | `asked` | what is asked of the plan |
 //! | `dumps` | from texts to what they tell |
 //! | `known` | what is known of the GPUs, and the topology that a plan is made from |
 //! | `page` | the same, for the page of `--report` |
@@ -11,6 +12,7 @@
 //!
 //! The plan is the library's: the one that ranks on such GPUs would make, but for what they would have measured.
 
+pub mod asked;
 mod dumps;
 mod known;
 mod page;
@@ -19,13 +21,14 @@ pub mod presets;
 mod report;
 
 use lanesum_plan::{
-    Buffers, Bytes, Elements, Limits, Operation, Path, PathChoice, Plan, PlanError, PlanInputs, Policy, ReductionTree,
-    Request, WORLD_MAX, WorldSize, best_places,
+    Buffers, Bytes, Elements, Operation, Path, PathChoice, Plan, PlanError, PlanInputs, ReductionTree, Request,
+    WORLD_MAX, WorldSize, best_places,
 };
 
 use crate::arguments;
 use crate::bench::record;
 use crate::errors::{CliError, say};
+use asked::Asked;
 use known::Known;
 use presets::Preset;
 use report::Report;
@@ -44,18 +47,13 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
     }
     .with_pcie(arguments.pcie);
     let request = request(arguments)?;
-    let gpus = chosen(arguments, &known, &request)?;
-    let plan = compiled(&known, &gpus, policy(arguments)).map_err(refused)?;
+    let asked = Asked::of(&arguments.policy)?;
+    let gpus = chosen(arguments, &known, &asked, &request)?;
+    let plan = compiled(&known, &gpus, &asked).map_err(refused)?;
     let along = |path| {
-        compiled(
-            &known,
-            &gpus,
-            Policy {
-                path,
-                ..policy(arguments)
-            },
-        )
-        .ok()
+        let mut other = asked.clone();
+        other.policy.path = path;
+        compiled(&known, &gpus, &other).ok()
     };
     let other = match plan.explain(&request).path {
         Path::Peer => along(PathChoice::HostStaged),
@@ -63,7 +61,7 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
         Path::None | Path::SharedMemory => None,
     };
     let sweep = arguments.sweep || arguments.report.is_some();
-    let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, sweep);
+    let report = Report::of(&known, &gpus, (&plan, other.as_ref()), &request, (&asked, sweep));
     if let Some(file) = &arguments.report {
         record::write_whole(file, &crate::page::html(&page::of(&report, &known, &gpus)))?;
     }
@@ -73,13 +71,6 @@ pub fn run(arguments: &arguments::Plan) -> Result<u8, CliError> {
         say(&report.tables())?;
     }
     Ok(u8::from(report.decision.algorithm.is_none()))
-}
-
-fn policy(arguments: &arguments::Plan) -> Policy {
-    Policy {
-        algorithm: arguments.algorithm,
-        path: arguments.path,
-    }
 }
 
 fn request(arguments: &arguments::Plan) -> Result<Request, CliError> {
@@ -106,7 +97,12 @@ fn request(arguments: &arguments::Plan) -> Result<Request, CliError> {
 }
 
 /// The GPUs of ranks 0, 1, ...
-fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Result<Vec<usize>, CliError> {
+fn chosen(
+    arguments: &arguments::Plan,
+    known: &Known,
+    asked: &Asked,
+    request: &Request,
+) -> Result<Vec<usize>, CliError> {
     let count = known.count();
     let usage = |cause: String, hint: &str| CliError::Usage {
         cause,
@@ -137,19 +133,19 @@ fn chosen(arguments: &arguments::Plan, known: &Known, request: &Request) -> Resu
         return Err(usage(cause, "plan for some of them: --ranks N, or --gpus"));
     }
     let predict_us = |gpus: &[usize]| {
-        let plan = compiled(known, gpus, policy(arguments)).ok()?;
-        plan.explain(request).predicted_us
+        let plan = compiled(known, gpus, asked).ok()?;
+        plan.predict_us(request)
     };
     best_places(count, ranks, predict_us).map_err(|error| usage(error.to_string(), "name them: --gpus"))
 }
 
-fn compiled(known: &Known, gpus: &[usize], policy: Policy) -> Result<Plan, PlanError> {
+fn compiled(known: &Known, gpus: &[usize], asked: &Asked) -> Result<Plan, PlanError> {
     let world = WorldSize::new(gpus.len())?;
     Plan::compile(PlanInputs {
         world,
         topology: &known.topology(gpus),
-        policy,
-        limits: Limits::default(),
+        policy: asked.policy,
+        limits: asked.limits,
         tree: &ReductionTree::canonical(world),
     })
 }
@@ -157,7 +153,7 @@ fn compiled(known: &Known, gpus: &[usize], policy: Policy) -> Result<Plan, PlanE
 fn refused(error: PlanError) -> CliError {
     CliError::Usage {
         cause: error.to_string(),
-        hint: "plan for another number of ranks, or leave the algorithm to the plan (auto)".into(),
+        hint: "plan for another number of ranks, or leave the algorithm to the plan".into(),
     }
 }
 
@@ -181,7 +177,9 @@ pub fn list(arguments: &arguments::Presets) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use lanesum_plan::{AlgorithmChoice, Answer, Dtype, Gate, Verdict};
+    use lanesum_plan::{Answer, Dtype, Gate, Preference, Verdict};
+
+    use super::asked::Word;
 
     use super::*;
 
@@ -218,12 +216,9 @@ mod tests {
         for (name, known) in machines {
             for ranks in 1..=known.count().min(WORLD_MAX) {
                 let gpus: Vec<usize> = (0..ranks).collect();
-                for path in [PathChoice::Auto, PathChoice::Peer, PathChoice::HostStaged] {
-                    let policy = Policy {
-                        algorithm: AlgorithmChoice::Auto,
-                        path,
-                    };
-                    let plan = compiled(&known, &gpus, policy).expect("a plan");
+                for word in Word::all() {
+                    let asked = Asked::of(&[word]).expect("one word");
+                    let plan = compiled(&known, &gpus, &asked).expect("a plan");
                     for dtype in Dtype::ALL {
                         for bytes in [0, 4, 8192, 43_008, 1 << 20, 64 << 20] {
                             let request = sum(dtype, bytes / dtype.size() as u64);
@@ -232,10 +227,32 @@ mod tests {
                                 .candidates
                                 .iter()
                                 .filter(|one| one.verdict == Verdict::Chosen);
-                            let refused = known.refused.iter().flatten().any(Option::is_some);
-                            let may_be_none = ranks > 8 || (path == PathChoice::Peer && refused && ranks > 1);
                             assert_eq!(chosen.count(), usize::from(explanation.chosen.is_some()), "{name}");
-                            assert!(explanation.chosen.is_some() || may_be_none, "{name}: {explanation}");
+                            let refused = known.refused.iter().flatten().any(Option::is_some);
+                            let pinned = asked.policy.path == PathChoice::Peer;
+                            let may_be_none = ranks > 8 || (pinned && refused && ranks > 1);
+                            match explanation.decision(asked.preference) {
+                                // The evidence of what runs is in the algorithm itself.
+                                lanesum_plan::Decision::Own { algorithm, path, .. } => {
+                                    let decided = plan.decide(&request).expect("it runs");
+                                    assert_eq!((decided.name(), decided.path()), (algorithm, path), "{name}");
+                                }
+                                lanesum_plan::Decision::Delegate { predicted_us, .. } => {
+                                    assert_eq!(asked.preference, Preference::Fastest);
+                                    assert!(explanation.predicted_us.is_none_or(|own_us| own_us > predicted_us));
+                                }
+                                lanesum_plan::Decision::Refused => {
+                                    assert!(may_be_none, "{name}, {word:?}: {explanation}");
+                                }
+                            }
+                            // Whatever does not run says why, with a time if it could.
+                            for other in explanation.alternatives(asked.preference) {
+                                assert!(!other.refusal.to_string().is_empty());
+                                assert!(
+                                    other.predicted_us.is_none_or(|us| us.is_finite() && us > 0.0),
+                                    "{other:?}"
+                                );
+                            }
                         }
                     }
                 }
@@ -269,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn access_control_that_redirects_is_remarked() {
+    fn access_control_that_redirects_shuts_its_gate() {
         let folder = tempfile::tempdir().expect("a folder");
         let real = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../lanesum-probe/tests/data/hw-02-lspci-vvv-esc8000a-8xPRO6000-ABRIDGED.txt");
@@ -279,18 +296,26 @@ mod tests {
         let file = folder.path().join("lspci.txt");
         std::fs::write(&file, text).expect("a file");
         let known = dumps::read(&[file.display().to_string()]).expect("is read");
-        assert!(
-            known.remarks.iter().any(|remark| remark.contains("ACS")),
-            "{:?}",
-            known.remarks
-        );
+        let acs = |known: &Known| {
+            let plan = compiled(known, &[0, 1], &Asked::default()).expect("a plan");
+            let gates = plan.explain(&sum(Dtype::Bf16, 1)).gates;
+            gates.into_iter().find(|finding| finding.gate == Gate::AcsOff)
+        };
+        let shut = acs(&known).expect("the gate");
+        assert_eq!(shut.answer, Answer::No, "{shut:?}");
+        assert!(shut.remedy().is_some());
+        let (_, open) = real_dumps()
+            .into_iter()
+            .find(|(path, _)| path.contains("hw-02-lspci-vvv"))
+            .expect("the dump");
+        assert_eq!(acs(&open).expect("the gate").answer, Answer::Yes);
     }
 
     #[test]
     fn nothing_of_a_dump_is_proven() {
         for (name, known) in real_dumps() {
             let gpus: Vec<usize> = (0..known.count().min(8)).collect();
-            let plan = compiled(&known, &gpus, Policy::default()).expect("a plan");
+            let plan = compiled(&known, &gpus, &Asked::default()).expect("a plan");
             let request = sum(Dtype::Bf16, 1);
             let gates = plan.explain(&request).gates;
             let access = gates.iter().find(|finding| finding.gate == Gate::PeerAccess);
@@ -307,7 +332,7 @@ mod tests {
                 .find(|(path, _)| path.contains(name))
                 .expect("the dump");
             let predict_us = |gpus: &[usize]| {
-                let plan = compiled(&known, gpus, Policy::default()).ok()?;
+                let plan = compiled(&known, gpus, &Asked::default()).ok()?;
                 plan.explain(&request).predicted_us
             };
             best_places(known.count(), ranks, predict_us).expect("few choices")

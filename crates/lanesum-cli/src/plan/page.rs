@@ -18,12 +18,14 @@ pub fn of<'a>(report: &'a Report, known: &Known, gpus: &[usize]) -> Page<'a> {
         sentence: report.sentence(),
         warning: None,
         origin: format!(
-            "Predicted by lanesum {} from {}. Nothing was measured.",
+            "Predicted by lanesum {} under the policy {}, from {}. Nothing was measured.",
             report.version,
+            report.policy,
             report.sources.join("; ")
         ),
         remarks: notes(&report.remarks),
         machine: vec![],
+        details: String::new(),
         tree: Tree::of(&leaves(report, known, gpus), report.groups.as_deref(), "", &|bridge| {
             known.uplinks.get(bridge).copied()
         }),
@@ -107,7 +109,7 @@ fn sizes(report: &Report) -> Vec<Size<'_>> {
     sizes
 }
 
-fn size<'a>(decision: &Decision, others: &'a [Alternative]) -> Size<'a> {
+fn size<'a>(decision: &'a Decision, others: &'a [Alternative]) -> Size<'a> {
     Size {
         bytes: decision.bytes,
         path: decision.path,

@@ -38,6 +38,7 @@ pub fn slot(pci: &Pci, gpu: usize) -> Slot {
         host_bridge: format!("{:04x}:{:02x}", root.domain, root.bus),
         numa_node: pci.devices[gpu].numa_node,
         link: link(pci, gpu),
+        redirecting: redirecting(pci, &path),
     }
 }
 
@@ -48,25 +49,14 @@ pub fn uplinks(pci: &Pci, gpus: &[usize]) -> BTreeMap<String, PcieLink> {
     bridges.filter_map(known).collect()
 }
 
-/// The ports on the ways between GPUs below one switch that send requests up to the root instead of straight to a peer.
-pub fn redirecting<'a>(pci: &'a Pci, gpus: &[usize]) -> Vec<&'a PciDevice> {
-    let paths: Vec<Vec<usize>> = gpus.iter().map(|gpu| pci.path(*gpu)).collect();
-    let mut found: Vec<usize> = Vec::new();
-    for (at, path) in paths.iter().enumerate() {
-        let others = paths.iter().enumerate().filter(|(other_at, _)| *other_at != at);
-        for (_, other) in others {
-            // Those below what both have in common, if they have anything.
-            if let Some(common) = path.iter().position(|port| other.contains(port)) {
-                found.extend(&path[..common]);
-            }
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    let ports = found.into_iter().map(|port| &pci.devices[port]);
+/// Those of the ports above a device that send requests, or answers, up to the root. A device of which the list tells capabilities and
+/// no access control has none; of trees, and of lists that others than root made, nothing is known.
+fn redirecting(pci: &Pci, path: &[usize]) -> Option<Vec<String>> {
+    let told = path.iter().any(|port| pci.devices[*port].acs.is_some());
+    let ports = path.iter().map(|port| &pci.devices[*port]);
     let redirects = |port: &&PciDevice| {
         port.acs
             .is_some_and(|acs| acs.request_redirect || acs.completion_redirect)
     };
-    ports.filter(redirects).collect()
+    told.then(|| ports.filter(redirects).map(|port| port.address.to_string()).collect())
 }

@@ -1,9 +1,8 @@
 //! Common boxes, and the source of their shape.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lanesum_plan::{Links, PcieLink, Relation};
+use lanesum_plan::{PcieLink, Relation};
 use serde::Serialize;
 
 use super::known::Known;
@@ -120,21 +119,18 @@ impl Preset {
             false => Some(self.between),
         };
         let ranks = group.len();
-        Known {
-            numbers: (0..ranks as u32).collect(),
-            model: Some(self.gpu.to_owned()),
-            links: Links {
-                relations: (0..ranks)
-                    .map(|one| (0..ranks).map(|other| relation(one, other)).collect())
-                    .collect(),
-                pcie: vec![Some(self.pcie); ranks],
-            },
-            slots: vec![None; ranks],
-            uplinks: BTreeMap::new(),
-            refused: vec![vec![None; ranks]; ranks],
-            sources: vec![format!("preset {}: {}", self.name, self.source)],
-            remarks: vec![],
+        let mut known = Known::new((0..ranks as u32).collect());
+        for facts in &mut known.facts {
+            facts.model = Some(self.gpu.to_owned());
         }
+        for (one, row) in known.links.relations.iter_mut().enumerate() {
+            for (other, place) in row.iter_mut().enumerate() {
+                *place = relation(one, other);
+            }
+        }
+        known.links.pcie = vec![Some(self.pcie); ranks];
+        known.sources = vec![format!("preset {}: {}", self.name, self.source)];
+        known
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use lanesum_plan::{
-    AlgorithmName, Bytes, Dtype, Engine, Explanation, Fabric, Group, Path, Plan, Rank, Relation, Request,
+    Bytes, Dtype, Estimate, Explanation, Fabric, Group, Path, Plan, Preference, Rank, Refusal, Relation, Request,
 };
 use serde::Serialize;
 
+use super::asked::Asked;
 use super::known::Known;
 use crate::doctor::{Alternative, Gate, counted};
 use crate::progress::grouped;
@@ -27,7 +28,7 @@ pub struct Pair {
     pub to: usize,
     /// How they lie to each other; null if it is unknown.
     pub link: Option<Relation>,
-    /// `assumed`, or `refused`.
+    /// `assumed`, `granted` by the driver and no more than that, or `refused`.
     pub peer: &'static str,
     pub reason: Option<String>,
 }
@@ -37,11 +38,14 @@ pub struct Pair {
 pub struct Decision {
     pub bytes: u64,
     pub dtype: Dtype,
-    pub engine: Engine,
+    /// `cuda`, or `delegate` where another library would get the message.
+    pub engine: &'static str,
     pub path: Path,
     /// None where all are refused.
-    pub algorithm: Option<AlgorithmName>,
+    pub algorithm: Option<&'static str>,
     pub predicted_us: Option<f64>,
+    /// The same by its parts.
+    pub parts: Option<Estimate>,
     /// Whether long messages move in chunks there.
     pub chunks: bool,
 }
@@ -52,7 +56,7 @@ pub struct Length {
     #[serde(flatten)]
     pub decision: Decision,
     /// The next best, and how much longer it is predicted to take.
-    pub next: Option<AlgorithmName>,
+    pub next: Option<&'static str>,
     pub margin_us: Option<f64>,
     /// Those that are not taken.
     #[serde(skip)]
@@ -69,12 +73,15 @@ pub struct Report {
     pub pairs: Vec<Pair>,
     pub islands: Vec<Vec<usize>>,
     pub gates: Vec<Gate>,
+    pub policy: String,
     pub decision: Decision,
     /// Why the other path between GPUs isn't taken.
     pub other_path: Option<String>,
     pub alternatives: Vec<Alternative>,
     pub two_shots_from_bytes: Option<u64>,
     pub chunks_from_bytes: Option<u64>,
+    /// From where on another library would get the message.
+    pub delegate_from_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sweep: Vec<Length>,
     pub remarks: Vec<String>,
@@ -93,7 +100,7 @@ impl Report {
         gpus: &[usize],
         (plan, other): (&Plan, Option<&Plan>),
         request: &Request,
-        sweep: bool,
+        (asked, sweep): (&Asked, bool),
     ) -> Report {
         let explanation = plan.explain(request);
         // What it would take along the path that is not taken, if anything could.
@@ -111,7 +118,7 @@ impl Report {
                 .map(|(rank, gpu)| Gpu {
                     rank,
                     gpu: known.name(*gpu),
-                    model: known.model.clone(),
+                    model: known.facts[*gpu].model.clone(),
                     pcie: known.links.pcie[*gpu].map(|link| link.to_string()),
                 })
                 .collect(),
@@ -121,10 +128,10 @@ impl Report {
                     from,
                     to,
                     link: known.links.relations[one][other],
-                    peer: if known.refused[one][other].is_some() {
-                        "refused"
-                    } else {
-                        "assumed"
+                    peer: match known.refused[one][other] {
+                        Some(_) => "refused",
+                        None if known.granted[one][other] => "granted",
+                        None => "assumed",
                     },
                     reason: known.refused[one][other].clone(),
                 })
@@ -138,13 +145,17 @@ impl Report {
                 let predicted = other_us.map_or_else(String::new, |us| format!(" (predicted {us:.2} us)"));
                 format!("not by path {}{predicted}: {}", other.path, other.reason)
             }),
-            alternatives: Alternative::all_of(&explanation),
+            policy: asked.to_string(),
+            alternatives: Alternative::all_of(&explanation, asked.preference),
             two_shots_from_bytes: explanation.two_shots_from.map(|from| from.get() * element),
             chunks_from_bytes: explanation.chunks_from.map(|from| from.get() * element),
-            decision: decision(&explanation),
+            delegate_from_bytes: plan
+                .delegate_from(request, asked.preference)
+                .map(|from| from.get() * element),
+            decision: decision(&explanation, asked.preference),
             sweep: match sweep {
                 true => (10..=26)
-                    .map(|power| length(&super::at(plan, request, Bytes::new(1 << power))))
+                    .map(|power| length(&super::at(plan, request, Bytes::new(1 << power)), asked.preference))
                     .collect(),
                 false => vec![],
             },
@@ -173,7 +184,11 @@ impl Report {
         };
         let chunks = if *chunks { ", in chunks," } else { "" };
         let us = predicted_us.unwrap_or_default();
-        format!("{algorithm} on path {path}{chunks} for {what}, predicted {us:.1} us")
+        let parts = self
+            .decision
+            .parts
+            .map_or_else(String::new, |parts| format!(" ({parts})"));
+        format!("{algorithm} on path {path}{chunks} for {what}, predicted {us:.1} us{parts}")
     }
 
     /// The tables for people.
@@ -185,7 +200,8 @@ impl Report {
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "lanesum {} plan: {}", self.version, self.sentence())?;
-        writeln!(text, "\n  from        {}", self.sources.join("\n              "))?;
+        writeln!(text, "\n  policy      {}", self.policy)?;
+        writeln!(text, "  from        {}", self.sources.join("\n              "))?;
         for (place, gpu) in self.gpus.iter().enumerate() {
             let title = if place == 0 { "GPUs" } else { "" };
             let model = gpu
@@ -215,12 +231,15 @@ impl Report {
                 grouped(from)
             )?;
         }
+        if let Some(from) = self.delegate_from_bytes {
+            writeln!(text, "nccl from {} B on", grouped(from))?;
+        }
         self.write_sweep(text)?;
         writeln!(text, "\ngates")?;
         for gate in &self.gates {
-            writeln!(text, "  {:<14} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
+            writeln!(text, "  {:<15} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
             if let Some(remedy) = gate.remedy {
-                writeln!(text, "  {:<24}{remedy}", "")?;
+                writeln!(text, "  {:<25}{remedy}", "")?;
             }
         }
         for (title, lines) in [("remarks", &self.remarks), ("assumed", &self.assumes)] {
@@ -282,9 +301,9 @@ impl Report {
                 "{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}{}",
                 grouped(decision.bytes),
                 decision.path,
-                decision.algorithm.map_or("refused", AlgorithmName::name),
+                decision.algorithm.unwrap_or("refused"),
                 us(decision.predicted_us),
-                length.next.map_or("-", AlgorithmName::name),
+                length.next.unwrap_or("-"),
                 us(length.margin_us),
                 if decision.chunks { "  in chunks" } else { "" }
             )?;
@@ -293,29 +312,76 @@ impl Report {
     }
 }
 
-fn decision(explanation: &Explanation) -> Decision {
+fn decision(explanation: &Explanation, preference: Preference) -> Decision {
     let request = &explanation.request;
-    Decision {
+    let blank = Decision {
         bytes: request.bytes().get(),
         dtype: request.dtype,
-        engine: explanation.engine,
+        engine: explanation.engine.name(),
         path: explanation.path,
-        algorithm: explanation.chosen,
-        predicted_us: explanation.predicted_us,
-        chunks: explanation.chunks_from.is_some_and(|from| request.elements >= from),
+        algorithm: None,
+        predicted_us: None,
+        parts: None,
+        chunks: false,
+    };
+    match explanation.decision(preference) {
+        lanesum_plan::Decision::Refused => blank,
+        lanesum_plan::Decision::Own {
+            algorithm,
+            predicted_us,
+            ..
+        } => Decision {
+            algorithm: Some(algorithm.name()),
+            predicted_us: Some(predicted_us),
+            parts: explanation
+                .candidates
+                .iter()
+                .find(|candidate| candidate.algorithm == algorithm)
+                .and_then(|candidate| candidate.parts),
+            chunks: explanation.chunks_from.is_some_and(|from| request.elements >= from),
+            ..blank
+        },
+        lanesum_plan::Decision::Delegate {
+            method,
+            path,
+            predicted_us,
+        } => Decision {
+            engine: DELEGATE,
+            path,
+            algorithm: Some(method.name()),
+            predicted_us: Some(predicted_us),
+            parts: explanation
+                .beyond
+                .iter()
+                .find(|beyond| beyond.method == method)
+                .and_then(|beyond| beyond.parts),
+            ..blank
+        },
     }
 }
 
-fn length(explanation: &Explanation) -> Length {
-    let others = Alternative::all_of(explanation);
-    let could = others
-        .iter()
-        .filter_map(|other| Some((other.algorithm, other.predicted_us?)));
-    let next = could.min_by(|one, other| one.1.total_cmp(&other.1));
+/// The engine of what is handed to another library.
+const DELEGATE: &str = "delegate";
+
+fn length(explanation: &Explanation, preference: Preference) -> Length {
+    let decision = decision(explanation, preference);
+    let own = explanation.candidates.iter();
+    let mut predicted: Vec<(&'static str, f64)> = own
+        .filter_map(|candidate| Some((candidate.algorithm.name(), candidate.predicted_us?)))
+        .collect();
+    match preference {
+        Preference::Exact => {}
+        Preference::Fastest => predicted.extend(explanation.beyond.iter().filter_map(|beyond| {
+            matches!(beyond.refusal, Refusal::NoDelegates { .. })
+                .then_some((beyond.method.name(), beyond.predicted_us?))
+        })),
+    }
+    let others = predicted.iter().filter(|(name, _)| Some(*name) != decision.algorithm);
+    let next = others.min_by(|one, other| one.1.total_cmp(&other.1));
     Length {
-        decision: decision(explanation),
-        next: next.map(|(algorithm, _)| algorithm),
-        margin_us: next.and_then(|(_, us)| Some(us - explanation.predicted_us?)),
-        others,
+        next: next.map(|(algorithm, _)| *algorithm),
+        margin_us: next.and_then(|(_, us)| Some(us - decision.predicted_us?)),
+        decision,
+        others: Alternative::all_of(explanation, preference),
     }
 }

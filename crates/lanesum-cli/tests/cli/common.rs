@@ -1,7 +1,8 @@
 //! What the tests of the command line share: the built binary, run with a bound on its time.
 
+use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread;
@@ -13,8 +14,8 @@ use serde_json::Value;
 /// No run of these tests takes longer, on however busy a machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The built binary, without the variables of whatever started the tests, and without the CUDA driver that the machine may
-/// have: a run finds a GPU only where its test gives it one.
+/// The built binary, without the variables of whatever started the tests, and without the CUDA driver and the management library that
+/// the machine may have: a run finds a GPU only where its test gives it one.
 pub fn lanesum(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanesum"));
     for name in [
@@ -23,6 +24,8 @@ pub fn lanesum(arguments: &[&str]) -> Command {
         "LOCAL_RANK",
         "LANESUM_DEADLINE_MS",
         "LANESUM_RENDEZVOUS",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
     ] {
         command.env_remove(name);
     }
@@ -35,14 +38,14 @@ pub fn lanesum(arguments: &[&str]) -> Command {
     command
 }
 
-/// A folder with a driver library that cannot be loaded, to be found before any other.
-fn no_driver() -> PathBuf {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
+/// Where to find a driver library that cannot be loaded, before any other, and a management library that shows no GPU.
+fn no_driver() -> OsString {
+    static MADE: OnceLock<OsString> = OnceLock::new();
     let make = || {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-driver");
         std::fs::create_dir_all(&folder).expect("can be made");
         std::fs::write(folder.join("libcuda.so.1"), "").expect("can be written");
-        folder
+        std::env::join_paths([folder.as_path(), lanesum_standin::directory()]).expect("no path has a colon")
     };
     MADE.get_or_init(make).clone()
 }

@@ -1,7 +1,7 @@
 //! The command line with the CUDA engine, on the tests' stand-in for the driver: several real rank processes run the real
 //! kernels, on machines that a test describes. And without any driver, on whatever machine the tests run.
 
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,28 @@ impl Machine {
     }
 
     pub fn start(&self, arguments: &[&str]) -> Child {
-        self.driver.apply(&mut lanesum(arguments)).spawn().unwrap()
+        self.command(arguments).spawn().unwrap()
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = lanesum(arguments);
+        self.driver.apply(&mut command);
+        command
     }
 
     pub fn run(&self, arguments: &[&str]) -> Output {
         finish(self.start(arguments))
+    }
+
+    /// The same with this variable.
+    pub fn run_with(&self, (name, value): (&str, &str), arguments: &[&str]) -> Output {
+        finish(
+            self.driver
+                .apply(&mut lanesum(arguments))
+                .env(name, value)
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use super::cuda::Machine;
 use lanesum_standin::{Config, Lie};
 use serde_json::Value;
 
-fn examined(output: &Output, codes: &[i32]) -> Value {
+pub fn examined(output: &Output, codes: &[i32]) -> Value {
     let code = output.status.code().unwrap();
     assert!(codes.contains(&code), "{code}: {}{}", stdout(output), stderr(output));
     assert!(stderr(output).is_empty(), "{}", stderr(output));
@@ -26,7 +26,7 @@ fn examined(output: &Output, codes: &[i32]) -> Value {
     report
 }
 
-fn remarks(report: &Value) -> Vec<&str> {
+pub fn remarks(report: &Value) -> Vec<&str> {
     let remarks = report["remarks"].as_array().unwrap();
     remarks.iter().map(|remark| remark["what"].as_str().unwrap()).collect()
 }
@@ -209,6 +209,45 @@ fn ways_that_are_refused_or_lie_are_told_with_a_remedy() {
     let report = examined(&shared.run(&["doctor", "--ranks", "2", "--json"]), &[1]);
     let told = remarks(&report).join("\n");
     assert!(told.contains("2 ranks share 1 GPU"), "{told}");
+}
+
+/// Peer access would work there; the user does not want it, and what hangs may be what he knows of.
+#[test]
+fn peer_access_that_the_user_turned_off_is_not_tried() {
+    let machine = Machine::new(&Config::new().devices(2));
+    let report = examined(
+        &machine.run_with(("NCCL_P2P_DISABLE", "1"), &["doctor", "--json"]),
+        &[1],
+    );
+    for decision in report["decisions"].as_array().unwrap() {
+        assert_eq!(
+            (&decision["engine"], &decision["path"]),
+            (&"cuda".into(), &"host_staged".into())
+        );
+    }
+    let pairs = report["pairs"].as_array().unwrap();
+    assert!(
+        pairs.iter().all(|pair| pair["peer"]["verdict"] == "unknown"),
+        "{report}"
+    );
+    assert!(
+        pairs.iter().all(|pair| pair["host_staged"]["verdict"] == "proven"),
+        "{report}"
+    );
+    let gates = report["gates"].as_array().unwrap();
+    let wishes = gates.iter().find(|gate| gate["name"] == "nccl_settings").unwrap();
+    assert_eq!(wishes["verdict"], "no");
+    let told = report["remarks"].as_array().unwrap();
+    let remark = told
+        .iter()
+        .find(|remark| remark.to_string().contains("NCCL_P2P_DISABLE=1"))
+        .unwrap();
+    assert_eq!(remark["remedy"], wishes["remedy"]);
+    // A value of 0, and a level that reaches everywhere, turn nothing off.
+    for setting in [("NCCL_P2P_DISABLE", "0"), ("NCCL_P2P_LEVEL", "SYS")] {
+        let report = examined(&machine.run_with(setting, &["doctor", "--json"]), &[1]);
+        assert_eq!(report["decisions"][2]["path"], "peer", "{setting:?}");
+    }
 }
 
 /// The page of a machine whose CPUs sum, of one whose GPUs do, and of one whose GPUs can't.

@@ -6,6 +6,7 @@ mod bench_host;
 mod common;
 mod cuda;
 mod doctor;
+mod doctor_gpus;
 mod launch;
 mod plan;
 mod reduce;

@@ -79,6 +79,12 @@ fn refused_peer_access_leads_through_host_memory() {
     assert_eq!(plan["decision"]["path"], "host_staged");
     assert_eq!(plan["pairs"][0]["link"], "PHB");
     assert!(plan["pairs"][0]["reason"].as_str().unwrap().contains("GNS"));
+    let peer = |arguments: &[&str]| json(&[&["plan", "--json"], arguments].concat())["pairs"][0]["peer"].clone();
+    assert_eq!(plan["pairs"][0]["peer"], "refused");
+    assert_eq!(peer(&["--topology", &matrix]), "assumed");
+    let all_ok = dump("45-8gpu-all-ok.p2p-r.txt");
+    let eight = dump("52-8gpu-pix-phb-sys-no-affinity-columns-old-legend.txt");
+    assert_eq!(peer(&["--topology", &eight, "--p2p", &all_ok]), "granted");
     let gate = plan["gates"]
         .as_array()
         .unwrap()
@@ -88,7 +94,7 @@ fn refused_peer_access_leads_through_host_memory() {
     assert_eq!(gate["verdict"], "no");
     assert!(gate["remedy"].is_string());
     // Who insists on peer access has no plan, and the reason.
-    let output = run(&["plan", "--topology", &matrix, "--p2p", &peers, "--path", "peer"]);
+    let output = run(&["plan", "--topology", &matrix, "--p2p", &peers, "--policy", "peer"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8(output.stdout)
@@ -190,16 +196,9 @@ fn more_choices_than_can_be_weighed_are_refused() {
 
 #[test]
 fn only_algorithms_of_gpus_can_be_asked_for() {
-    let error = refused(&["plan", "--preset", "rtx5090x2", "--algorithm", "one_shot_pull"]);
+    let error = refused(&["plan", "--preset", "rtx5090x2", "--policy", "one_shot_pull"]);
     assert!(error.contains("one_shot_push"), "{error}");
-    let plan = json(&[
-        "plan",
-        "--preset",
-        "rtx5090x2",
-        "--algorithm",
-        "two_shot_push",
-        "--json",
-    ]);
+    let plan = json(&["plan", "--preset", "rtx5090x2", "--policy", "two_shot_push", "--json"]);
     assert_eq!(plan["decision"]["algorithm"], "two_shot_push");
     // The path that is not taken says what it would take.
     let other = plan["other_path"].as_str().unwrap();
@@ -256,7 +255,7 @@ fn a_page_holds_all_of_it() {
     }
     whole(&html);
     // Also of one rank, of many, and where nothing may run.
-    for arguments in [&["--gpus", "0"][..], &["--path", "peer"]] {
+    for arguments in [&["--gpus", "0"][..], &["--policy", "peer"]] {
         let mut all = vec!["plan", "--topology", &matrix, "--p2p", &peers, "--report", &page];
         all.extend(arguments);
         assert!(run(&all).status.code().is_some_and(|code| code < 2));
@@ -315,4 +314,115 @@ fn presets_are_boxes_that_plan_knows() {
     }
     let table = String::from_utf8(run(&["presets"]).stdout).unwrap();
     assert_eq!(table.lines().count(), presets.len() + 1);
+}
+
+#[test]
+fn another_library_is_handed_messages_only_if_that_is_asked_for() {
+    let plan = |policy: &str, bytes: &str| {
+        json(&[
+            "plan",
+            "--preset",
+            "pro6000x8-epyc",
+            "--policy",
+            policy,
+            "--bytes",
+            bytes,
+            "--json",
+        ])
+    };
+    let short = plan("fastest", "43008");
+    assert_eq!(short["decision"]["engine"], "cuda");
+    assert_eq!(short["decision"]["algorithm"], "two_shot_push");
+    let from = short["delegate_from_bytes"].as_u64().unwrap();
+    let long = plan("fastest", &from.to_string());
+    assert_eq!(long["decision"]["engine"], "delegate");
+    assert_eq!(long["decision"]["algorithm"], "nccl");
+    let parts = &long["decision"]["parts"];
+    let sum: f64 = ["launch_us", "waits_us", "moves_us", "sums_us"]
+        .iter()
+        .map(|part| parts[part].as_f64().unwrap())
+        .sum();
+    assert!((sum - long["decision"]["predicted_us"].as_f64().unwrap()).abs() < 1e-6);
+    let exact = plan("exact", &from.to_string());
+    assert_eq!(exact["decision"]["algorithm"], "two_shot_push");
+    assert!(exact["delegate_from_bytes"].is_null());
+    // What is not built yet is told with what it would take.
+    let named = |name: &str| {
+        let alternatives = exact["alternatives"].as_array().unwrap();
+        alternatives
+            .iter()
+            .find(|other| other["algorithm"] == name)
+            .unwrap()
+            .clone()
+    };
+    assert!(
+        named("island_two_shot")["refused"]
+            .as_str()
+            .unwrap()
+            .contains("not built yet")
+    );
+    assert!(named("nccl")["refused"].as_str().unwrap().contains("policy exact"));
+}
+
+#[test]
+fn words_of_the_policy_add_up_or_are_refused() {
+    let error = refused(&["plan", "--preset", "rtx5090x2", "--policy", "peer,avoid_peer"]);
+    assert!(error.contains("gainsay"), "{error}");
+    let error = refused(&["plan", "--preset", "rtx5090x2", "--policy", "quickest"]);
+    assert!(error.contains("fastest"), "{error}");
+    let us = |policy: &str| {
+        let arguments = [
+            "plan",
+            "--preset",
+            "rtx5090x2",
+            "--policy",
+            policy,
+            "--bytes",
+            "4MiB",
+            "--json",
+        ];
+        json(&arguments)["decision"]["predicted_us"].as_f64().unwrap()
+    };
+    // Little memory wants many exchanges.
+    assert!(us("least_memory") > 2.0 * us("exact"));
+    let avoided = json(&["plan", "--preset", "rtx5090x2", "--policy", "avoid_peer", "--json"]);
+    assert_eq!(avoided["decision"]["path"], "host_staged");
+}
+
+#[test]
+fn measured_copies_count_for_more_than_labels() {
+    let plan = |file: &str| json(&["plan", "--bandwidth", &dump(file), "--json"]);
+    let gate = |plan: &serde_json::Value, name: &str| {
+        let gates = plan["gates"].as_array().unwrap();
+        gates.iter().find(|gate| gate["name"] == name).unwrap().clone()
+    };
+    // A translating IOMMU: copies reach 11 GB/s, whatever the slots can.
+    let slow = "hw-06-p2pbw-4gpu-7955wx-iommu-on-p2p-enabled-but-slow.txt";
+    let redirected = plan(slow);
+    let us = |plan: &serde_json::Value| plan["decision"]["predicted_us"].as_f64().unwrap();
+    assert!(us(&redirected) > us(&json(&["plan", "--preset", "pro6000x4-switch", "--json"])));
+    assert_eq!(gate(&redirected, "peer_rate")["verdict"], "unknown");
+    // With the same through the host, and faster there, that is the path.
+    let folder = tempfile::tempdir().unwrap();
+    let both = folder.path().join("both.txt").display().to_string();
+    let table = std::fs::read_to_string(dump(slow)).unwrap();
+    let rows = table
+        .lines()
+        .take(6)
+        .map(|row| row.replace("P2P=Enabled", "P2P=Disabled").replace("11.", "21."));
+    let through_host: Vec<String> = rows.map(|row| row.replace(" (P2P Writes)", "")).collect();
+    std::fs::write(&both, format!("{}\n{table}", through_host.join("\n"))).unwrap();
+    let redirected = json(&["plan", "--bandwidth", &both, "--json"]);
+    assert_eq!(redirected["decision"]["path"], "host_staged");
+    assert!(
+        redirected["other_path"]
+            .as_str()
+            .unwrap()
+            .contains("GB/s with peer access")
+    );
+    assert_eq!(gate(&redirected, "peer_rate")["verdict"], "no");
+    assert!(gate(&redirected, "peer_rate")["remedy"].is_string());
+    // Of two pairs with NVLinks the near ones are found without a matrix.
+    let paired = plan("hw-12-p2pbw-4gpu-two-nvlink-pairs-plus-pcie.txt");
+    assert_eq!(paired["islands"], serde_json::json!([[0, 1], [2, 3]]));
 }

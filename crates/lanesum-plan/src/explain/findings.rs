@@ -2,7 +2,7 @@
 
 use crate::gates::{self, Answer, Finding, Gate, Way};
 use crate::words::counted;
-use crate::{Buffers, Elements, Engine, Gpus, Link, Plan, Refusal, Request};
+use crate::{Buffers, Elements, Engine, Gpus, Link, PeerVerdict, Plan, Refusal, Request};
 
 impl Plan {
     pub(super) fn findings(&self, request: &Request) -> Vec<Finding> {
@@ -12,7 +12,12 @@ impl Plan {
         }
         match request.buffers.engine() {
             Engine::Host => findings.extend(self.host_findings(request)),
-            Engine::Cuda => findings.extend(self.device_findings()),
+            Engine::Cuda => {
+                if gates::company(self.world()).is_ok() {
+                    findings.push(self.same_host_finding());
+                }
+                findings.extend(self.device_findings());
+            }
         }
         findings
     }
@@ -61,8 +66,11 @@ impl Plan {
             findings.push(self.way_finding(Gate::HostStaging, Way::HostStaged));
         }
         findings.push(own_device_finding(gpus, self.model().link()));
-        if gates::company(self.world()).is_ok() && !gpus.shared() {
-            findings.push(links_finding(gpus));
+        if gates::company(self.world()).is_ok() {
+            if !gpus.shared() {
+                findings.push(links_finding(gpus));
+            }
+            findings.extend(self.surroundings(gpus));
         }
         findings
     }
@@ -78,10 +86,16 @@ impl Plan {
                     .as_ref()
                     .is_some_and(|gpus| gates::supposed(way, gpus))
                 {
+                    let verdicts = self.topology().gpus.iter().flat_map(|gpus| gpus.peers.iter().flatten());
+                    let granted = verdicts.filter(|verdict| **verdict == PeerVerdict::Granted).count();
+                    let claim = match (way, granted) {
+                        (Way::Peer, 1..) => format!("; the driver grants access for {granted}"),
+                        (Way::Peer | Way::HostStaged, _) => String::new(),
+                    };
                     return finding(
                         gate,
                         Answer::Unknown,
-                        format!("supposed for {pairs} of ranks: nobody has tried"),
+                        format!("supposed for {pairs} of ranks{claim}: nobody has tried"),
                     );
                 }
                 finding(gate, Answer::Yes, format!("proven for {pairs} of ranks"))
@@ -160,7 +174,7 @@ fn links_finding(gpus: &Gpus) -> Finding {
     finding(Gate::Links, Answer::Yes, evidence)
 }
 
-fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
+pub(super) fn finding(gate: Gate, answer: Answer, evidence: String) -> Finding {
     Finding { gate, answer, evidence }
 }
 

@@ -1,12 +1,15 @@
 //! From how GPUs lie to each other to the links between them.
 
-use super::{Busiest, BusiestLink, Fabric, Group, Links};
+use super::traffic::{Network, Rates, Wire};
+use super::{BusiestLink, COPY, Fabric, GPU, Group, LOAD, Links, PAIR};
 use crate::{Rank, Relation, WorldSize};
 
 /// Between NUMA nodes, an NVLink, from a switch upwards: bytes a microsecond on Gen5 x16.
 const NODES: f64 = 50_000.0;
 const NVLINK: f64 = 20_000.0;
 const UPLINK: f64 = 45_000.0;
+/// Measured rates whose neighbours, in order, differ by less belong together.
+const LEVEL: f64 = 1.3;
 /// The NVLinks of a GPU, at most: who has more with its peers together reaches all of them through switches.
 const NVLINKS_MAX: u32 = 18;
 
@@ -14,7 +17,7 @@ const NVLINKS_MAX: u32 = 18;
 pub(super) struct Survey<'a> {
     links: &'a Links,
     world: WorldSize,
-    carried: Vec<Busiest>,
+    wires: Vec<Wire>,
     groups: Vec<Group>,
     crowd: usize,
 }
@@ -24,34 +27,41 @@ impl<'a> Survey<'a> {
         let mut survey = Survey {
             links,
             world,
-            carried: vec![],
+            wires: vec![],
             groups: vec![],
             crowd: 1,
         };
-        let hop_ns = hop_ns(survey.farthest()?);
+        if !survey.is_known() {
+            return None;
+        }
         survey.add_gpus();
         survey.add_nvlinks();
+        survey.add_measured();
         survey.add_groups();
-        // Of equals the first, which is the smaller one.
-        let busier = |most: Busiest, next: Busiest| if next.pair_us > most.pair_us { next } else { most };
-        Some(Fabric {
+        let network = Network {
             world,
+            relations: links.relations.clone(),
+            wires: survey.wires,
             groups: survey.groups,
+        };
+        Some(Fabric {
+            busiest: network.last_of_all()?,
+            network,
             crowd: survey.crowd,
-            hop_ns,
-            busiest: survey.carried.into_iter().reduce(busier)?,
         })
     }
 
-    /// The farthest of all pairs; `None` if one isn't known, or if there is none.
-    fn farthest(&self) -> Option<Relation> {
-        let mut farthest = None;
-        for one in self.world.ranks() {
-            for other in self.world.ranks().filter(|other| *other != one) {
-                farthest = farthest.max(Some(self.links.relation(one, other)?));
-            }
-        }
-        farthest
+    /// Whether each pair's relation is known, or what copies between them reach.
+    fn is_known(&self) -> bool {
+        let others = |one: Rank| self.world.ranks().filter(move |other| *other != one);
+        let mut pairs = self
+            .world
+            .ranks()
+            .flat_map(|one| others(one).map(move |other| (one, other)));
+        pairs.all(|(one, other)| {
+            let measured = || self.links.copies(one, other).is_some_and(|rates| rates.peer.is_some());
+            self.links.relation(one, other).is_some() || measured()
+        })
     }
 
     /// The NVLinks between two.
@@ -62,28 +72,19 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The ordered pairs, of those by PCIe, that leave these ranks.
-    fn crossing(&self, below: &[Rank]) -> usize {
-        let leave = |one: &Rank| {
-            let others = self.world.ranks().filter(|other| !below.contains(other));
-            others.filter(|other| self.bonds(*one, *other).is_none()).count()
-        };
-        below.iter().map(leave).sum()
-    }
-
-    fn carry(&mut self, link: BusiestLink, pairs: usize, bytes_per_us: f64) {
-        self.carried.push(Busiest {
-            link,
-            pairs: pairs as u32,
-            pair_us: pairs as f64 / bytes_per_us,
-        });
+    fn add(&mut self, link: BusiestLink, rates: Rates) {
+        self.wires.push(Wire { link, rates });
     }
 
     fn add_gpus(&mut self) {
         for one in self.world.ranks() {
-            let crossing = self.crossing(&[one]);
-            let each = if crossing == 1 { super::PAIR } else { super::GPU };
-            self.carry(BusiestLink::Gpu(one), crossing, each * self.links.share(one));
+            let share = self.links.share(one);
+            let rates = Rates {
+                store: [PAIR * share, GPU * share],
+                load: LOAD * share,
+                copy: COPY * share,
+            };
+            self.add(BusiestLink::Gpu(one), rates);
         }
     }
 
@@ -94,13 +95,71 @@ impl<'a> Survey<'a> {
             let all: u32 = nvlinks.iter().map(|(_, bonds)| bonds).sum();
             if all > NVLINKS_MAX {
                 let own = nvlinks.iter().map(|(_, bonds)| *bonds).max().unwrap_or(1);
-                self.carry(BusiestLink::NvlinkSwitch(one), nvlinks.len(), NVLINK * f64::from(own));
+                self.add(BusiestLink::NvlinkSwitch(one), Rates::even(NVLINK * f64::from(own)));
                 continue;
             }
             for (other, bonds) in nvlinks {
-                self.carry(BusiestLink::Nvlink(one, other), 1, NVLINK * f64::from(bonds));
+                let measured = self.links.copies(one, other).is_some_and(|rates| rates.peer.is_some());
+                if !measured {
+                    self.add(BusiestLink::Nvlink(one, other), Rates::even(NVLINK * f64::from(bonds)));
+                }
             }
         }
+    }
+
+    /// What was measured between two, which kernels use as well as they use a link of which as much is known.
+    fn add_measured(&mut self) {
+        for one in self.world.ranks() {
+            for other in self.world.ranks() {
+                let Some(rate) = self.links.copies(one, other).and_then(|rates| rates.peer) else {
+                    continue;
+                };
+                let rate = f64::from(rate.max(1));
+                let rates = Rates {
+                    store: [rate * PAIR / COPY; 2],
+                    load: rate * LOAD / COPY,
+                    copy: rate,
+                };
+                self.add(BusiestLink::Pair(one, other), rates);
+            }
+        }
+        for ranks in self.measured_groups() {
+            let pairs = ranks
+                .iter()
+                .flat_map(|one| ranks.iter().map(move |other| (*one, *other)));
+            let within = pairs.filter_map(|(one, other)| self.links.relation(one, other)).max();
+            self.list(within.unwrap_or(Relation::Sys), ranks);
+        }
+    }
+
+    /// Ranks that copies reach faster than others, where all labels are one and so tell nothing; none where rates don't part, either.
+    fn measured_groups(&self) -> Vec<Vec<Rank>> {
+        let others = |one: Rank| self.world.ranks().filter(move |other| *other != one);
+        let pairs = || {
+            self.world
+                .ranks()
+                .flat_map(|one| others(one).map(move |other| (one, other)))
+        };
+        let rate = |one: Rank, other: Rank| {
+            let [there, back] = [(one, other), (other, one)].map(|(one, other)| self.links.copies(one, other)?.peer);
+            Some(there?.min(back?))
+        };
+        let mut labels = pairs().map(|(one, other)| self.links.relation(one, other));
+        let first = labels.next();
+        let rates: Option<Vec<u32>> = pairs().map(|(one, other)| rate(one, other)).collect();
+        let (true, Some(mut rates)) = (labels.all(|label| Some(label) == first), rates) else {
+            return vec![];
+        };
+        rates.sort_unstable();
+        let steps = rates
+            .windows(2)
+            .map(|two| (f64::from(two[1]) / f64::from(two[0].max(1)), two[1]));
+        let widest = steps.max_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((_, least)) = widest.filter(|(ratio, _)| *ratio >= LEVEL) else {
+            return vec![];
+        };
+        let found = self.components(|one, other| rate(one, other).is_some_and(|rate| rate >= least));
+        if found.len() > 1 { found } else { vec![] }
     }
 
     fn add_groups(&mut self) {
@@ -131,15 +190,21 @@ impl<'a> Survey<'a> {
     }
 
     fn add_group(&mut self, within: Relation, ranks: Vec<Rank>) {
-        let crossing = self.crossing(&ranks);
         match within {
             Relation::Pix | Relation::Pxb if ranks.len() > 1 => {
                 let fastest = ranks.iter().map(|rank| self.links.share(*rank)).fold(0.0, f64::max);
-                self.carry(BusiestLink::Uplink(ranks.clone()), crossing, UPLINK * fastest);
+                let rates = Rates {
+                    store: [UPLINK * fastest; 2],
+                    load: UPLINK * fastest,
+                    copy: COPY * fastest,
+                };
+                self.add(BusiestLink::Uplink(ranks.clone()), rates);
                 self.crowd = self.crowd.max(ranks.len());
             }
-            Relation::Node => self.carry(BusiestLink::Nodes(ranks.clone()), crossing, NODES),
-            Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Sys | Relation::Nvlink(_) => {}
+            Relation::Node if ranks.len() < self.world.get() => {
+                self.add(BusiestLink::Nodes(ranks.clone()), Rates::even(NODES));
+            }
+            Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Node | Relation::Sys | Relation::Nvlink(_) => {}
         }
         self.list(within, ranks);
     }
@@ -170,15 +235,5 @@ impl<'a> Survey<'a> {
             found.push(component);
         }
         found
-    }
-}
-
-const fn hop_ns(farthest: Relation) -> u32 {
-    match farthest {
-        Relation::Nvlink(_) | Relation::Pix => 700,
-        Relation::Pxb => 800,
-        Relation::Phb => 1000,
-        Relation::Node => 1100,
-        Relation::Sys => 1500,
     }
 }

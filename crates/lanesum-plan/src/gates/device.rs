@@ -1,7 +1,7 @@
 //! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
 
 use crate::gpus::{Gpus, PeerVerdict};
-use crate::{AlgorithmName, Bytes, Limits, Path, PathChoice, Rank, Refusal, WorldSize};
+use crate::{AlgorithmName, Bytes, CopyRates, Limits, Path, PathChoice, Rank, Refusal, Topology, WorldSize, unwished};
 
 /// The most ranks that the kernels serve.
 pub const DEVICE_WORLD_MAX: usize = 8;
@@ -283,11 +283,12 @@ impl Proven {
 
 /// Which way do writes between any two ranks arrive, of those that the user admits? All pairs take the same one. Where peer access
 /// is refused and nobody has tried the host's memory, the refusal of the first is the answer; else both are.
-pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize, choice: PathChoice) -> Result<Proven, Refusal> {
+pub(crate) fn proven(topology: &Topology, world: WorldSize, choice: PathChoice) -> Result<Proven, Refusal> {
+    let gpus = topology.gpus.as_ref();
     match choice {
         PathChoice::Peer => proven_along(Way::Peer, gpus, world),
         PathChoice::HostStaged => proven_along(Way::HostStaged, gpus, world),
-        PathChoice::Auto => proven_along(Way::Peer, gpus, world).or_else(|refused| {
+        PathChoice::Auto => peer_by_choice(topology, world).or_else(|refused| {
             proven_along(Way::HostStaged, gpus, world).map_err(|other| {
                 if matches!(other, Refusal::HostUnproven { .. }) {
                     return refused;
@@ -299,6 +300,36 @@ pub(crate) fn proven(gpus: Option<&Gpus>, world: WorldSize, choice: PathChoice) 
             })
         }),
     }
+}
+
+/// Is peer access what the plan takes where the choice is its own: not unwished, proven, and not slower than the host's memory?
+pub(crate) fn peer_by_choice(topology: &Topology, world: WorldSize) -> Result<Proven, Refusal> {
+    let gpus = topology.gpus.as_ref();
+    // Of GPUs that aren't there nothing is wished.
+    let unwished = gpus.and_then(|_| unwished(topology, world, PathChoice::Auto));
+    match unwished.or_else(|| slower(gpus?, world)) {
+        Some(refusal) => Err(refusal),
+        None => proven_along(Way::Peer, gpus, world),
+    }
+}
+
+/// The first pair whose copies were measured to be slower with peer access than without, by a tenth at least.
+pub(crate) fn slower(gpus: &Gpus, world: WorldSize) -> Option<Refusal> {
+    let mut pairs = world
+        .ranks()
+        .flat_map(|writer| world.ranks().map(move |owner| (writer, owner)));
+    pairs.find_map(|(writer, owner)| {
+        let CopyRates { peer, staged } = gpus.links.copies(writer, owner)?;
+        let (peer, staged) = (peer?, staged?);
+        // Rates of copies differ by some from one run to the next.
+        let slower = u64::from(peer) * 10 < u64::from(staged) * 9;
+        slower.then_some(Refusal::PeerSlower {
+            writer,
+            owner,
+            peer,
+            staged,
+        })
+    })
 }
 
 /// Do writes between any two ranks arrive this way? The first pair of which it isn't known is named, by owner within writer.
@@ -332,12 +363,19 @@ pub(crate) fn proven_along(way: Way, gpus: Option<&Gpus>, world: WorldSize) -> R
                     Way::HostStaged => Refusal::HostDisproven { writer, owner, found },
                 });
             }
-            Some(PeerVerdict::Proven | PeerVerdict::Assumed | PeerVerdict::Unknown | PeerVerdict::Own) | None => {}
+            Some(
+                PeerVerdict::Proven
+                | PeerVerdict::Assumed
+                | PeerVerdict::Granted
+                | PeerVerdict::Unknown
+                | PeerVerdict::Own,
+            )
+            | None => {}
         }
     }
     for (writer, owner) in pairs() {
         match verdict(writer, owner) {
-            Some(PeerVerdict::Proven | PeerVerdict::Assumed) => {}
+            Some(PeerVerdict::Proven | PeerVerdict::Assumed | PeerVerdict::Granted) => {}
             Some(_) | None => {
                 return Err(match way {
                     Way::Peer => Refusal::PeerUnproven { writer, owner },
@@ -358,5 +396,5 @@ pub(crate) fn supposed(way: Way, gpus: &Gpus) -> bool {
     verdicts
         .iter()
         .flatten()
-        .any(|verdict| *verdict == PeerVerdict::Assumed)
+        .any(|verdict| matches!(verdict, PeerVerdict::Assumed | PeerVerdict::Granted))
 }

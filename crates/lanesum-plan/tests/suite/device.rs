@@ -22,6 +22,9 @@ pub fn gpu(uuid: usize, multiprocessors: u32) -> RankGpu {
         watchdog: false,
         numa_node: None,
         slot: None,
+        mig: None,
+        bar1: None,
+        nvlinks: None,
         stand_in: false,
     }
 }
@@ -477,20 +480,36 @@ all_reduce of 21,504 bf16 (42 KiB) by sum over 2 ranks, device buffers
   chunks of raw bytes instead of frames from 270,003 elements on
   order of combination 0+1
 algorithms
-  alone          refused: it is for one rank, and there are 2
-  header_only    refused: it moves no payload, and there is one
-  one_shot_pull  refused: it runs on engine host, which does not take device buffers
-  two_shot_pull  refused: it runs on engine host, which does not take device buffers
-  one_shot_push  chosen, predicted 4.36 us
-  two_shot_push  refused: predicted 5.36 us, the chosen one 4.36 us
+  alone           refused: it is for one rank, and there are 2
+  header_only     refused: it moves no payload, and there is one
+  one_shot_push   chosen, predicted 4.36 us: launch 2.00, waits 1.00, bytes 1.27, sums 0.09
+  two_shot_push   refused: predicted 5.36 us, the chosen one 4.36 us
+  one_shot_pull   on path peer refused: not built yet; predicted 5.71 us
+  two_shot_pull   on path peer refused: not built yet; predicted 8.11 us
+  two_shot_staged on path peer refused: not built yet; predicted 7.04 us
+  island_two_shot on path peer refused: no ranks are nearer to each other than to the rest
+  copy_engine     on path peer refused: not built yet; predicted 13.90 us
+  nccl            on path peer refused: the policy exact hands nothing to another library; predicted 14.00 us
 gates
   peers          yes      2 ranks
   payload        yes      42 KiB a rank
+  same_host      yes      2 ranks, which meet on one host or not at all
   device_fit     yes      32 lanes of 2,688 frames each, 768 threads a block
   peer_access    yes      proven for 2 ordered pairs of ranks
   host_staging   unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
   own_device     yes      2 ranks on 2 GPUs
   links          unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket
+  mappings       yes      1 peer each, of at most 8
+  nccl_settings  yes      NCCL_P2P_DISABLE and NCCL_P2P_LEVEL are not set
+  iommu_off      unknown  not observed
+  acs_off        unknown  not observed: only root can read it (lspci -vvv)
+  bare_metal     unknown  not observed
+  not_wsl        unknown  not observed
+  mig_off        unknown  not observed
+  no_display     yes      none is attached
+  even_slots     unknown  not all links are known
+  peer_rate      unknown  not measured
+  policy         yes      auto
 ";
     assert_eq!(with_gpus(2, gpus(2, 2)).explain(&device(21_504)).to_string(), expected);
     let expected = "\
@@ -498,12 +517,12 @@ all_reduce of 0 bf16 (0 B) by sum over 1 rank, device buffers
   does not run on engine cuda: all algorithms are refused
   order of combination 0
 algorithms
-  alone          refused: not every rank has attached a GPU
-  header_only    refused: not every rank has attached a GPU
-  one_shot_pull  refused: it runs on engine host, which does not take device buffers
-  two_shot_pull  refused: it runs on engine host, which does not take device buffers
-  one_shot_push  refused: not every rank has attached a GPU
-  two_shot_push  refused: not every rank has attached a GPU
+  alone           refused: not every rank has attached a GPU
+  header_only     refused: not every rank has attached a GPU
+  one_shot_pull   refused: it runs on engine host, which does not take device buffers
+  two_shot_pull   refused: it runs on engine host, which does not take device buffers
+  one_shot_push   refused: not every rank has attached a GPU
+  two_shot_push   refused: not every rank has attached a GPU
 gates
   peers          no       1 rank
   device_fit     no       not every rank has attached a GPU

@@ -7,7 +7,7 @@ use crate::device::{compiled, device, gpus, staging};
 use crate::world;
 
 /// Relations by what two ranks have in common: the first level on which their numbers agree.
-fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
+pub fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
     let relation = |one: usize, other: usize| {
         let common = levels.iter().find(|(group, _)| group(one) == group(other));
         (one != other).then(|| common.map_or(Relation::Sys, |(_, relation)| *relation))
@@ -16,7 +16,7 @@ fn tree(ranks: usize, levels: &[(&dyn Fn(usize) -> usize, Relation)]) -> Links {
         relations: (0..ranks)
             .map(|one| (0..ranks).map(|other| relation(one, other)).collect())
             .collect(),
-        pcie: vec![],
+        ..Links::default()
     }
 }
 
@@ -181,8 +181,8 @@ fn a_switch_is_shared_on_the_way_to_the_host() {
 #[test]
 fn known_links_count_without_relations() {
     let pcie = |link| Links {
-        relations: vec![],
         pcie: vec![link; 4],
+        ..Links::default()
     };
     let us = |links| {
         let request = device(1 << 20);
@@ -228,6 +228,7 @@ fn slots_make_links() {
         host_bridge: host.to_owned(),
         numa_node: Some(0),
         link: Some(PcieLink::ASSUMED),
+        redirecting: Some(vec![]),
     };
     let mut ranks = gpus(3, 3).ranks;
     ranks[0].slot = Some(slot(&["a", "switch", "root"], "00"));
@@ -244,6 +245,80 @@ fn slots_make_links() {
     let shared = Gpus::new(ranks);
     assert_eq!(shared.links.relations[1][2], None);
     assert_eq!(shared.fabric(), None);
+}
+
+fn nvlinks(ends: &[(NvlinkEnd, u8)]) -> Option<Vec<Nvlinks>> {
+    let links = |(to, count): &(NvlinkEnd, u8)| Nvlinks {
+        to: to.clone(),
+        count: *count,
+    };
+    Some(ends.iter().map(links).collect())
+}
+
+/// As the management library writes it, which may be otherwise than the driver.
+fn to_gpu(pci_bus_id: &str) -> NvlinkEnd {
+    NvlinkEnd::Gpu {
+        pci_bus_id: pci_bus_id.to_ascii_uppercase(),
+    }
+}
+
+#[test]
+fn nvlinks_of_which_both_ends_tell_come_before_slots() {
+    let mut ranks = gpus(3, 3).ranks;
+    ranks[2].pci_bus_id = "0000:c1:00.0".to_owned();
+    for rank in &mut ranks {
+        rank.slot = Some(Slot {
+            bridges: vec![format!("port of {}", rank.pci_bus_id), "switch".to_owned()],
+            host_bridge: "00".to_owned(),
+            numa_node: Some(0),
+            redirecting: None,
+            link: Some(PcieLink::ASSUMED),
+        });
+    }
+    let ids: Vec<String> = ranks.iter().map(|rank| rank.pci_bus_id.clone()).collect();
+    ranks[0].nvlinks = nvlinks(&[(to_gpu(&ids[2]), 4), (to_gpu(&ids[1]), 1), (NvlinkEnd::Unknown, 3)]);
+    ranks[1].nvlinks = nvlinks(&[(NvlinkEnd::Unknown, 3)]);
+    ranks[2].nvlinks = nvlinks(&[(to_gpu(&ids[0]), 2), (to_gpu(&ids[0]), 1)]);
+    let known = Gpus::new(ranks.clone());
+    let relations = &known.links.relations;
+    // The lesser of 4 and 2 + 1; one end alone, or one that is not told, is no link between two.
+    assert_eq!(relations[0][2], Some(Relation::Nvlink(3)));
+    assert_eq!(relations[2][0], Some(Relation::Nvlink(3)));
+    assert_eq!(relations[0][1], Some(Relation::Pix));
+    assert_eq!(relations[1][2], Some(Relation::Pix));
+    assert_eq!(relations[0][0], None);
+    // What was written before there were NVLinks in it says nothing of them.
+    let mut old = serde_json::to_value(&ranks[0]).unwrap();
+    old.as_object_mut().unwrap().remove("nvlinks").unwrap();
+    assert_eq!(serde_json::from_value::<RankGpu>(old).unwrap().nvlinks, None);
+    let text = serde_json::to_string(&ranks).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<RankGpu>>(&text).unwrap(), ranks);
+}
+
+#[test]
+fn nvlinks_to_switches_join_all_that_have_them() {
+    let mut ranks = gpus(4, 4).ranks;
+    for (rank, count) in ranks.iter_mut().zip([18, 16, 18, 0]) {
+        rank.nvlinks = nvlinks(&[(NvlinkEnd::Switch, count)]);
+    }
+    ranks[3].nvlinks = Some(vec![]);
+    let known = Gpus::new(ranks.clone()).links;
+    assert_eq!(known.relations[0][2], Some(Relation::Nvlink(18)));
+    assert_eq!(known.relations[1][2], Some(Relation::Nvlink(16)));
+    // No slot is known here, and so nothing of the one without NVLinks.
+    assert_eq!(known.relations[0][3], None);
+    ranks.pop();
+    let fabric = Gpus::new(ranks.clone()).fabric().unwrap();
+    assert!(matches!(fabric.busiest().link, BusiestLink::NvlinkSwitch(_)));
+    // Two ranks on one GPU have no link between them.
+    ranks[1] = ranks[0].clone();
+    assert_eq!(Gpus::new(ranks).links.relations[0][1], None);
+    // That no GPU has any tells nothing of what lies between them.
+    let mut without = gpus(2, 2).ranks;
+    for rank in &mut without {
+        rank.nvlinks = Some(vec![]);
+    }
+    assert_eq!(Gpus::new(without).links, Links::default());
 }
 
 fn plan_over(links: Links, ranks: usize) -> Plan {
@@ -275,29 +350,33 @@ fn two_shots_begin_sooner_behind_a_shared_uplink() {
 
 #[test]
 fn what_is_assumed_is_planned_and_said() {
-    let mut gpus = gpus(4, 4);
-    for verdict in gpus
-        .peers
-        .iter_mut()
-        .flatten()
-        .filter(|verdict| **verdict == PeerVerdict::Proven)
-    {
-        *verdict = PeerVerdict::Assumed;
+    for (claim, words) in [
+        (PeerVerdict::Assumed, "supposed for 12 ordered pairs of ranks: nobody"),
+        (PeerVerdict::Granted, "the driver grants access for 12"),
+    ] {
+        let mut gpus = gpus(4, 4);
+        for verdict in gpus
+            .peers
+            .iter_mut()
+            .flatten()
+            .filter(|verdict| **verdict == PeerVerdict::Proven)
+        {
+            *verdict = claim.clone();
+        }
+        let text = serde_json::to_string(&gpus).unwrap();
+        let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
+        let explanation = plan.explain(&device(21_504));
+        assert_eq!(explanation.path, Path::Peer);
+        let access = explanation
+            .gates
+            .iter()
+            .find(|finding| finding.gate == Gate::PeerAccess)
+            .unwrap();
+        assert_eq!(access.answer, Answer::Unknown);
+        assert!(access.evidence.contains(words), "{}", access.evidence);
+        // No rank can tell another so.
+        assert!(serde_json::from_str::<Gpus>(&text).is_err());
     }
-    let text = serde_json::to_string(&gpus).unwrap();
-    let plan = compiled(4, Some(gpus), AlgorithmChoice::Auto, Limits::default()).unwrap();
-    let request = device(21_504);
-    let explanation = plan.explain(&request);
-    assert_eq!(explanation.path, Path::Peer);
-    let access = explanation
-        .gates
-        .iter()
-        .find(|finding| finding.gate == Gate::PeerAccess)
-        .unwrap();
-    assert_eq!(access.answer, Answer::Unknown);
-    assert!(access.evidence.contains("supposed"), "{}", access.evidence);
-    // No rank can tell another that it assumes so.
-    assert!(serde_json::from_str::<Gpus>(&text).is_err());
 }
 
 fn relation() -> impl Strategy<Value = Option<Relation>> {
@@ -320,7 +399,7 @@ proptest! {
     ) {
         let links = Links {
             relations: (0..ranks).map(|one| (0..ranks).map(|other| relations[one * 8 + other]).collect()).collect(),
-            pcie: vec![],
+            ..Links::default()
         };
         let plan = plan_over(links, ranks);
         let request = Request { operation: Operation::Sum, dtype: Dtype::Bf16, elements: Elements::new(bytes / 2), buffers: Buffers::Device, label: None };

@@ -196,6 +196,8 @@ fn long_messages_across_a_bus_move_in_chunks() {
     let bulk = |threads_per_block| {
         let gpu = |rank| RankGpu {
             threads_per_block,
+            mig: None,
+            bar1: None,
             stand_in: false,
             ..gpu(rank, 132)
         };

@@ -7,6 +7,7 @@ mod cost;
 mod device;
 mod fabric;
 mod fault;
+mod forecast;
 mod lanes;
 mod oracle;
 mod plan;
@@ -41,7 +42,13 @@ fn request(dtype: Dtype, elements: u64, buffers: Buffers) -> Request {
 fn topology(ranks: usize, cores: Option<usize>) -> Topology {
     let cpus: CpuSet = (0..cores.unwrap_or(0)).collect();
     Topology {
-        ranks: vec![RankHost { cpus }; ranks],
+        ranks: vec![
+            RankHost {
+                cpus,
+                ..RankHost::default()
+            };
+            ranks
+        ],
         ..Topology::default()
     }
 }

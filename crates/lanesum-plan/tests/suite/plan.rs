@@ -349,12 +349,12 @@ all_reduce of 0 bf16 (0 B) by sum over 2 ranks, private buffers
   runs header_only on engine host, path shared_memory, 1 epoch, predicted 3.06 us
   order of combination 0+1
 algorithms
-  alone          refused: it is for one rank, and there are 2
-  header_only    chosen, predicted 3.06 us
-  one_shot_pull  refused: there is nothing to exchange
-  two_shot_pull  refused: there is nothing to exchange
-  one_shot_push  refused: it runs on engine cuda, which does not take private buffers
-  two_shot_push  refused: it runs on engine cuda, which does not take private buffers
+  alone           refused: it is for one rank, and there are 2
+  header_only     chosen, predicted 3.06 us: waits 3.06
+  one_shot_pull   refused: there is nothing to exchange
+  two_shot_pull   refused: there is nothing to exchange
+  one_shot_push   refused: it runs on engine cuda, which does not take private buffers
+  two_shot_push   refused: it runs on engine cuda, which does not take private buffers
 gates
   peers          yes      2 ranks
   payload        no       zero elements

@@ -12,6 +12,7 @@ fn cores_are_the_union_and_unknown_stays_unknown() {
     assert_eq!(Topology::default().cores(), None);
     let cpus = |list: &str| RankHost {
         cpus: list.parse().unwrap(),
+        ..RankHost::default()
     };
     let ranks = vec![cpus("0-1"), cpus(""), cpus("1-2")];
     assert_eq!(
@@ -30,6 +31,7 @@ fn json_keeps_unknown_apart_from_known() {
     let known = Topology {
         ranks: vec![RankHost {
             cpus: [0, 1, 2, 3, 8].into_iter().collect(),
+            ..RankHost::default()
         }],
         host: HostFacts {
             numa_nodes: Some(1),

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lanesum_plan::Bytes;
+use serde::{Deserialize, Serialize};
 
 pub(super) use listing::{device_line, read as read_listing};
 pub(super) use tree::{is_tree, read as read_tree};
@@ -58,7 +59,8 @@ pub struct PciDevice {
 }
 
 /// Where a device is, as the kernel writes it: `0000:c1:00.0`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PciAddress {
     /// The domain, mostly 0.
     pub domain: u32,
@@ -214,6 +216,20 @@ impl FromStr for PciAddress {
             device: byte(device, 2, 31)?,
             function: byte(function, 1, 7)?,
         })
+    }
+}
+
+impl TryFrom<String> for PciAddress {
+    type Error = NoAddress;
+
+    fn try_from(text: String) -> Result<PciAddress, NoAddress> {
+        text.parse()
+    }
+}
+
+impl From<PciAddress> for String {
+    fn from(address: PciAddress) -> String {
+        address.to_string()
     }
 }
 

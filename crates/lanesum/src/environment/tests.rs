@@ -214,6 +214,12 @@ fn every_variable_that_is_read_is_in_the_list_and_the_other_way_round() {
     assert_eq!(all_launchers.unwrap().rendezvous, "slurm-5.5");
     let mut listed: BTreeSet<String> = VARIABLES.iter().map(|variable| variable.name.to_owned()).collect();
     assert_eq!(listed.len(), VARIABLES.len());
+    // Set-up asks for these, whoever made the builder.
+    let unset = nccl_wishes(&|name| {
+        asked.borrow_mut().insert(name.to_owned());
+        None
+    });
+    assert_eq!(unset, lanesum_plan::NcclWishes::default());
     // The rendezvous room reads this one.
     assert!(listed.remove("XDG_RUNTIME_DIR"));
     assert_eq!(asked.into_inner(), listed);

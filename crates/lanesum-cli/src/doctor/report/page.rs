@@ -1,6 +1,6 @@
 //! What the page of `--report` says of this machine.
 
-use lanesum_plan::{Engine, Gpus, PeerVerdict};
+use lanesum_plan::{AlgorithmName, Engine, Gpus, PeerVerdict};
 
 use super::{Decision, Report, Way, counted};
 use crate::doctor::findings::{Remark, Seen, Verdict};
@@ -35,6 +35,7 @@ pub fn of<'a>(report: &'a Report, seen: &Seen) -> Page<'a> {
         origin: format!("Seen by lanesum {}.{build}", report.version),
         remarks: report.remarks.iter().map(remark).collect(),
         machine: report.rows(),
+        details: details(report),
         tree: tree(report, seen, gpus),
         ways: ways(report, gpus),
         pairs: report.pairs.iter().map(pair).collect(),
@@ -49,6 +50,17 @@ pub fn of<'a>(report: &'a Report, seen: &Seen) -> Page<'a> {
         notes: vec![("What could not be read", unknown.collect())],
         glossary: glossary(on_gpus, gpus.is_some()),
     }
+}
+
+/// The tables of what the GPUs' management library shows, and of what ranks see.
+fn details(report: &Report) -> String {
+    let mut text = String::new();
+    // A string takes all that is written to it.
+    report.nvml.write(&mut text).unwrap_or_default();
+    if let Some(visible) = &report.visible {
+        visible.write(&mut text).unwrap_or_default();
+    }
+    text
 }
 
 fn remark(remark: &Remark) -> Note {
@@ -130,7 +142,7 @@ fn pair(way: &Way) -> Pair {
 fn reach(verdict: &PeerVerdict) -> Reach {
     match verdict {
         PeerVerdict::Own | PeerVerdict::Proven => Reach::Proven,
-        PeerVerdict::Unknown | PeerVerdict::Assumed => Reach::Supposed,
+        PeerVerdict::Unknown | PeerVerdict::Assumed | PeerVerdict::Granted => Reach::Supposed,
         PeerVerdict::Refused { reason } => Reach::Not(format!("refused: {reason}")),
         PeerVerdict::Disproven { found } => Reach::Not(format!("what was written does not arrive: {found}")),
     }
@@ -140,7 +152,7 @@ fn size(decision: &Decision) -> Size<'_> {
     Size {
         bytes: decision.bytes,
         path: decision.path,
-        algorithm: decision.algorithm,
+        algorithm: decision.algorithm.map(AlgorithmName::name),
         chunks: false,
         predicted_us: decision.predicted_us,
         measured_us: decision.measured_us,

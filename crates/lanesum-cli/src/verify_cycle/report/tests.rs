@@ -175,6 +175,9 @@ fn on_gpu(number: usize, stand_in: bool) -> RankReport {
         watchdog: false,
         numa_node: None,
         slot: None,
+        mig: None,
+        bar1: None,
+        nvlinks: None,
         stand_in,
     };
     RankReport {

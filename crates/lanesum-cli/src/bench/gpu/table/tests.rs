@@ -20,6 +20,9 @@ fn gpu(number: usize) -> RankGpu {
         watchdog: false,
         numa_node: None,
         slot: None,
+        mig: None,
+        bar1: None,
+        nvlinks: None,
         stand_in: false,
     }
 }
