@@ -84,6 +84,8 @@ pub(crate) const LAUNCH_US: f64 = 2.0;
 const PCIE_CHUNKS_US: f64 = 4.0;
 /// A word from one GPU to another through host memory, in microseconds.
 pub(crate) const HOST_HOP_US: f64 = 2.3;
+/// The same and back again, in nanoseconds.
+pub(crate) const HOST_ROUND_TRIP_NS: u32 = 4600;
 /// One byte that kernels store to host memory over one link, or load from it, in microseconds.
 const HOST_STORE_US: f64 = 1.0 / 30_000.0;
 /// The same of one rank, which alone does not fill a link with frames.
@@ -140,7 +142,7 @@ impl Link {
         match (path, gpus) {
             (Path::HostStaged, gpus) => Link::Host {
                 crowd: gpus.map_or(1, |gpus| gpus.host_crowd().max(1) as u32),
-                permille: gpus.map_or(1000, |gpus| gpus.links.slowest(world)),
+                permille: gpus.map_or(1000, |gpus| gpus.links.slowest_to_host(world)),
             },
             (Path::None | Path::SharedMemory | Path::Peer, Some(gpus)) if gpus.shared() && gpus.distinct() == 1 => {
                 Link::OneGpu

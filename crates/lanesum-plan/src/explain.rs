@@ -354,7 +354,7 @@ impl fmt::Display for Explanation {
         }
         writeln!(f, "gates")?;
         for Finding { gate, answer, evidence } in &self.gates {
-            writeln!(f, "  {gate:<14} {answer:<8} {evidence}")?;
+            writeln!(f, "  {gate:<15} {answer:<8} {evidence}")?;
         }
         Ok(())
     }

@@ -74,6 +74,9 @@ pub struct CopyRates {
     pub peer: Option<u32>,
     /// Without, so through the host's memory.
     pub staged: Option<u32>,
+    /// How much longer a word takes with peer access than within one GPU, in nanoseconds.
+    #[serde(default)]
+    pub latency_ns: Option<u32>,
 }
 
 impl Links {
@@ -121,27 +124,45 @@ impl Links {
         *self.copies.get(from.index())?.get(to.index())?
     }
 
-    /// What a rank's link carries, of what Gen5 x16 does: what it can by its kind, and no more than copies reached.
-    fn share(&self, rank: Rank) -> f64 {
-        let known = self.pcie.get(rank.index()).copied().flatten().map(PcieLink::share);
-        let others = (0..self.copies.len()).filter_map(|other| Rank::new(other).ok());
-        let measured = others
-            .filter(|other| !matches!(self.relation(rank, *other), Some(Relation::Nvlink(_))))
-            .flat_map(|other| [self.copies(rank, other), self.copies(other, rank)])
-            .filter_map(|rates| rates?.peer)
-            .max()
-            .map(|rate| f64::from(rate.max(1)) / COPY);
-        match (known, measured) {
-            (Some(known), Some(measured)) => known.min(measured),
-            (Some(share), None) | (None, Some(share)) => share,
-            (None, None) => PcieLink::ASSUMED.share(),
-        }
+    /// What a rank's link carries between GPUs, of what Gen5 x16 does: what copies with peer access reached, or else what it can by its kind.
+    pub(crate) fn share(&self, rank: Rank) -> f64 {
+        self.reached(rank, |rates| rates.peer)
+            .unwrap_or_else(|| self.own_share(rank))
     }
 
-    /// What the slowest of the ranks' links carries, in thousandths of Gen5 x16.
+    /// The same to the host's memory: what it can by its kind, or what copies through the host reached where that isn't known.
+    fn host_share(&self, rank: Rank) -> f64 {
+        if self.pcie.get(rank.index()).copied().flatten().is_some() {
+            return self.own_share(rank);
+        }
+        self.reached(rank, |rates| rates.staged)
+            .unwrap_or_else(|| self.own_share(rank))
+    }
+
+    fn own_share(&self, rank: Rank) -> f64 {
+        let known = self.pcie.get(rank.index()).copied().flatten();
+        known.unwrap_or(PcieLink::ASSUMED).share()
+    }
+
+    /// The best rate of a rank's copies, of what Gen5 x16 reaches, to or from GPUs that it has no NVLinks to.
+    fn reached(&self, rank: Rank, rate: impl Fn(CopyRates) -> Option<u32>) -> Option<f64> {
+        let others = (0..self.copies.len()).filter_map(|other| Rank::new(other).ok());
+        let best = others
+            .filter(|other| !matches!(self.relation(rank, *other), Some(Relation::Nvlink(_))))
+            .flat_map(|other| [self.copies(rank, other), self.copies(other, rank)])
+            .filter_map(|rates| rate(rates?))
+            .max()?;
+        Some(f64::from(best.max(1)) / COPY)
+    }
+
+    /// What the slowest of the ranks' links carries between GPUs, in thousandths of Gen5 x16.
     pub(crate) fn slowest(&self, world: WorldSize) -> u32 {
-        let least = world.ranks().map(|rank| self.share(rank)).fold(f64::INFINITY, f64::min);
-        ((least * 1000.0).round() as u32).max(1)
+        permille(world.ranks().map(|rank| self.share(rank)))
+    }
+
+    /// The same to the host's memory.
+    pub(crate) fn slowest_to_host(&self, world: WorldSize) -> u32 {
+        permille(world.ranks().map(|rank| self.host_share(rank)))
     }
 
     /// Whether it describes this many ranks, or none.
@@ -154,6 +175,10 @@ impl Links {
             && (self.pcie.is_empty() || self.pcie.len() == ranks)
             && (self.copies.is_empty() || measured)
     }
+}
+
+fn permille(shares: impl Iterator<Item = f64>) -> u32 {
+    ((shares.fold(f64::INFINITY, f64::min) * 1000.0).round() as u32).max(1)
 }
 
 /// The links between some ranks' GPUs.
@@ -169,6 +194,8 @@ pub struct Fabric {
 pub struct Group {
     /// The farthest of the ways within it.
     pub within: Relation,
+    /// Whether measurements part it from the others, and not labels.
+    pub measured: bool,
     /// By rank.
     pub ranks: Vec<Rank>,
 }
@@ -228,6 +255,13 @@ impl Fabric {
         self.network.relation(one, other)
     }
 
+    /// The first ranks that share a link over which they store for several other root ports at once, when all store for all: such stores were seen
+    /// to collapse.
+    #[must_use]
+    pub fn scattering(&self) -> Option<&[Rank]> {
+        self.network.scattering()
+    }
+
     /// The microseconds that these transfers take together, latencies apart.
     pub(crate) fn play_us(&self, mover: Mover, transfers: &[Transfer]) -> f64 {
         self.network.play_us(mover, transfers)
@@ -239,11 +273,8 @@ impl Fabric {
             .iter()
             .flat_map(|one| ranks.iter().map(move |other| (*one, *other)));
         let apart = pairs.filter(|(one, other)| one != other);
-        // What is only measured counts as root ports of one socket.
-        let farthest = apart
-            .map(|(one, other)| self.relation(one, other).unwrap_or(Relation::Phb))
-            .max();
-        farthest.map_or(0.0, |farthest| f64::from(hop_ns(farthest)) / 1e3)
+        let longest = apart.map(|(one, other)| self.network.hop_ns(one, other)).max();
+        f64::from(longest.unwrap_or(0)) / 1e3
     }
 
     /// The ranks.
@@ -263,12 +294,16 @@ impl Fabric {
         &self.busiest
     }
 
-    /// The ranks, divided into those that are near each other: the smallest groups, and ranks that are in none. All in one where no two
-    /// are nearer than the others.
+    /// The ranks, divided into those that are near each other: the smallest groups that reach all others by a link of their own, or that
+    /// measurements part from them; and ranks that are in none. All in one where no two are nearer than the others.
     #[must_use]
     pub fn islands(&self) -> Vec<Vec<Rank>> {
         let mut islands: Vec<Vec<Rank>> = Vec::new();
-        for group in &self.network.groups {
+        // Root ports of one host bridge share no link with each other that the others do not use.
+        let parted = |group: &&Group| {
+            group.measured || group.within != Relation::Phb || group.ranks.len() == self.network.world.get()
+        };
+        for group in self.network.groups.iter().filter(parted) {
             if group
                 .ranks
                 .iter()

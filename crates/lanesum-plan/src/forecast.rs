@@ -1,7 +1,7 @@
 //! What algorithms that lanesum does not have would take on a fabric, and what NCCL would: each is played over the links.
 //!
 //! With `S` bytes a rank, `W` ranks, and islands of `m` ranks each; every phase ends when its busiest link has carried its part, after the
-//! longest hop between those that take part.
+//! longest hop between those that take part; of a ring, after a mean one a step.
 //!
 //! | method | phases | waits beside hops |
 //! |---|---|---|
@@ -24,7 +24,7 @@
 use crate::closed::closed_words;
 use crate::cost::{DEVICE_ADD_US, FRAMED, HOST_HOP_US, HOST_RANK_STORE_US};
 use crate::fabric::{Mover, Transfer};
-use crate::{Bytes, Estimate, Fabric, Rank};
+use crate::{Bytes, Estimate, Fabric, Rank, Relation};
 
 /// Between raw bytes and the flag that tells of them.
 const FENCE_US: f64 = 1.0;
@@ -277,7 +277,11 @@ impl Fabric {
             let nearest = match ring.last() {
                 None => 0,
                 Some(last) => {
-                    let far = |place: &usize| self.relation(*last, left[*place]);
+                    // Of NVLinks the most, and then the nearest.
+                    let far = |place: &usize| match self.relation(*last, left[*place]) {
+                        Some(Relation::Nvlink(bonds)) => (None, u8::MAX - bonds),
+                        other => (Some(other.unwrap_or(Relation::Phb)), 0),
+                    };
                     (0..left.len()).min_by_key(far).unwrap_or(0)
                 }
             };

@@ -67,6 +67,8 @@ closed_words! {
         PeerRate = 21 => "peer_rate",
         /// Is the choice left to the plan?
         Policy = 22 => "policy",
+        /// Do stores that share a link go to one other root port at a time?
+        GatheredStores = 23 => "gathered_stores",
     }
 }
 
@@ -105,6 +107,7 @@ impl Gate {
             Gate::NoDisplay => Some("take the display to another GPU, or run without one"),
             Gate::EvenSlots => Some("move the GPU to a slot of the processor's that has all lanes, or leave it out"),
             Gate::PeerRate => Some("turn off what redirects peers' writes (IOMMU, ACS), or take the path host_staged"),
+            Gate::GatheredStores => Some("time it there (lanesum bench), or name the path: host_staged"),
             Gate::Policy => Some("ask for auto, or see that what is asked for is meant"),
         }
     }

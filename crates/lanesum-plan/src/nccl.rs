@@ -39,6 +39,15 @@ impl P2pLevel {
         }
     }
 
+    /// Whether the answer depends on how GPUs lie to each other.
+    #[must_use]
+    pub const fn asks_how_far(self) -> bool {
+        match self {
+            P2pLevel::Loc | P2pLevel::Sys => false,
+            P2pLevel::Nvl | P2pLevel::Pix | P2pLevel::Pxb | P2pLevel::Phb => true,
+        }
+    }
+
     /// Whether two that lie so may use peer access; of those of which nothing is known only `LOC` says no.
     fn admits(self, relation: Option<Relation>) -> bool {
         match (self, relation) {
@@ -53,7 +62,7 @@ impl P2pLevel {
 }
 
 /// What one rank's environment tells NCCL of peer access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NcclWishes {
     /// `NCCL_P2P_DISABLE`, if it is a number.
     #[serde(default)]
@@ -61,15 +70,27 @@ pub struct NcclWishes {
     /// `NCCL_P2P_LEVEL`, if it is a level.
     #[serde(default)]
     pub level: Option<P2pLevel>,
+    /// What is set to something else, and so means nothing.
+    #[serde(default)]
+    pub strange: Option<String>,
 }
 
 impl NcclWishes {
     /// From the two variables' values.
     #[must_use]
     pub fn of_values(disable: Option<&str>, level: Option<&str>) -> NcclWishes {
+        let disabled = disable.and_then(|value| leading_number(value.trim()).map(|number| number != 0));
+        let known = level.and_then(P2pLevel::of_value);
+        let strange = |name: &str, value: Option<&str>, understood: bool| {
+            let value = value.filter(|value| !understood && !value.trim().is_empty())?;
+            let printable: String = value.chars().filter(|letter| !letter.is_control()).take(40).collect();
+            Some(format!("{name}={printable}"))
+        };
         NcclWishes {
-            disable: disable.and_then(|value| Some(value.trim().parse::<i64>().ok()? != 0)),
-            level: level.and_then(P2pLevel::of_value),
+            strange: strange("NCCL_P2P_DISABLE", disable, disabled.is_some())
+                .or_else(|| strange("NCCL_P2P_LEVEL", level, known.is_some())),
+            disable: disabled,
+            level: known,
         }
     }
 
@@ -81,6 +102,24 @@ impl NcclWishes {
             (Some(false) | None, _) => None,
         }
     }
+}
+
+/// The number that a text begins with, as NCCL reads it: decimal, or with 0x or 0 before it in another base; what follows does not count.
+fn leading_number(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (radix, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(rest) if rest.starts_with(|letter: char| letter.is_ascii_hexdigit()) => (16, rest),
+        _ if digits.len() > 1 && digits.starts_with('0') => (8, digits),
+        _ => (10, digits),
+    };
+    let end = digits
+        .find(|letter: char| !letter.is_digit(radix))
+        .unwrap_or(digits.len());
+    // One that is too long for 64 bits is not 0, which is all that is asked.
+    (end > 0).then(|| i64::from_str_radix(&digits[..end], radix).map_or(1, |number| sign * number))
 }
 
 /// What is set, or that nothing is.
@@ -113,7 +152,7 @@ pub fn unwished(topology: &Topology, world: WorldSize, choice: PathChoice) -> Op
         .filter(|(writer, owner)| writer != owner);
     let relation = |writer: Rank, owner: Rank| topology.gpus.as_ref()?.links.relation(writer, owner);
     pairs.into_iter().find_map(|(writer, owner)| {
-        let wishes = [writer, owner].map(|rank| topology.ranks.get(rank.index()).map(|host| host.nccl));
+        let wishes = [writer, owner].map(|rank| topology.ranks.get(rank.index()).map(|host| &host.nccl));
         let setting = wishes
             .into_iter()
             .flatten()

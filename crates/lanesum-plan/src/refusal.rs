@@ -128,6 +128,15 @@ pub enum Refusal {
         /// Without, in the same unit.
         staged: u32,
     },
+    /// A word from one rank's GPU to another's was measured to take longer with peer access than through the host's memory and back.
+    PeerFar {
+        /// The rank that would write.
+        writer: Rank,
+        /// The rank that owns the memory.
+        owner: Rank,
+        /// How much longer than within one GPU, in nanoseconds.
+        latency_ns: u32,
+    },
     /// It isn't built yet.
     NotBuilt {
         /// What it is predicted to take, in microseconds.
@@ -166,7 +175,7 @@ impl Refusal {
                 Some("plan with the policy fastest to see where another library would be handed the message")
             }
             Refusal::PeerUnwished { .. } => Some("unset the variable, or name the path: peer"),
-            Refusal::PeerSlower { .. } => Some(
+            Refusal::PeerSlower { .. } | Refusal::PeerFar { .. } => Some(
                 "an IOMMU that translates, or PCIe access control (ACS) on a switch between the GPUs, redirects their writes: turn it \
                  off in the firmware, or name the path: peer",
             ),
@@ -274,6 +283,15 @@ impl fmt::Display for Refusal {
                 "copies from rank {writer}'s GPU to rank {owner}'s run at {:.1} GB/s with peer access and at {:.1} without",
                 f64::from(*peer) / 1e3,
                 f64::from(*staged) / 1e3
+            ),
+            Refusal::PeerFar {
+                writer,
+                owner,
+                latency_ns,
+            } => write!(
+                f,
+                "a word from rank {writer}'s GPU takes {:.1} us to rank {owner}'s with peer access: something stages or redirects it",
+                f64::from(*latency_ns) / 1e3
             ),
             Refusal::NotBuilt { predicted_us } => write!(f, "not built yet; predicted {predicted_us:.2} us"),
             Refusal::NoIslands => write!(f, "no ranks are nearer to each other than to the rest"),

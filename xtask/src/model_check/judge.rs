@@ -14,10 +14,10 @@ const FACTOR: f64 = 2.0;
 const UNDERCUT: f64 = 1.15;
 /// From which ratio on the order of two figures counts.
 const APART: f64 = 1.3;
-/// Figures that contradict their neighbours, by host, algorithm and bytes: why is argued in docs/decisions/0019-simulator.md.
-const DOUBTFUL: [(&str, &str, u64); 2] = [
-    ("pro6000x2-roots", "one_shot_push_ll", 65_536),
-    ("pro6000x8-switches", "nccl", 262_144),
+/// Figures that contradict their neighbours, by host, algorithm, bytes and microseconds: why is argued in docs/decisions/0019-simulator.md.
+const DOUBTFUL: [(&str, &str, u64, f64); 2] = [
+    ("pro6000x2-roots", "one_shot_push_ll", 65_536, 12.2),
+    ("pro6000x8-switches", "nccl", 262_144, 28.0),
 ];
 
 /// What came of it.
@@ -178,7 +178,7 @@ fn judged(row: &Row, rows: &[Row]) -> Judged {
         let estimate = row.fabric.as_ref()?.estimate_with(row.method, &message, habits)?;
         Some(estimate.total_us())
     };
-    let doubtful = |row: &Row| DOUBTFUL.contains(&(row.host.as_str(), row.algorithm.as_str(), row.bytes));
+    let doubtful = |row: &Row| DOUBTFUL.contains(&(row.host.as_str(), row.algorithm.as_str(), row.bytes, row.us));
     let others: Vec<&Row> = rows
         .iter()
         .filter(|other| other.host != row.host && other.algorithm_is_like(row) && !doubtful(other))

@@ -12,6 +12,7 @@
 mod judge;
 mod published;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,10 +42,20 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Xta
     })?;
     let rows = published::read(&text).map_err(|(line, reason)| XtaskError::Row { path, line, reason })?;
     let verdict = judge::judge(&rows);
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&verdict).unwrap_or_default());
+    let text = if arguments.json {
+        format!("{}\n", serde_json::to_string_pretty(&verdict).unwrap_or_default())
     } else {
-        print!("{}", verdict.table());
+        verdict.table()
+    };
+    // Who reads no further has seen enough.
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+            return Err(XtaskError::Machine {
+                action: "write to the standard output",
+                source,
+            });
+        }
+        Ok(()) | Err(_) => {}
     }
     Ok(ExitCode::from(u8::from(!verdict.passed())))
 }

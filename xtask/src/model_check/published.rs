@@ -81,9 +81,13 @@ pub fn read(text: &str) -> Result<Vec<Row>, (usize, String)> {
     if head.split(',').ne(COLUMNS) {
         return Err((at, format!("the first line must be {}", COLUMNS.join(","))));
     }
-    lines
+    let rows: Result<Vec<Row>, _> = lines
         .map(|(at, line)| row(at, line).map_err(|reason| (at, reason)))
-        .collect()
+        .collect();
+    match rows {
+        Ok(rows) if rows.is_empty() => Err((at, "there are no rows below".to_owned())),
+        rows => rows,
+    }
 }
 
 fn row(line: usize, text: &str) -> Result<Row, String> {
@@ -101,7 +105,7 @@ fn row(line: usize, text: &str) -> Result<Row, String> {
     let us = us
         .parse::<f64>()
         .ok()
-        .filter(|us| us.is_finite() && *us > 0.0)
+        .filter(|us| (0.01..=1e9).contains(us))
         .ok_or_else(|| format!("us is no time: {us}"))?;
     Ok(Row {
         line,
@@ -116,7 +120,7 @@ fn row(line: usize, text: &str) -> Result<Row, String> {
         bytes: number("bytes", bytes)?,
         us,
         ranks,
-        fabric: links(fabric, link(pcie)?, ranks)?.and_then(|links| Fabric::of(&links, world)),
+        fabric: links(fabric, pcie, ranks)?.and_then(|links| Fabric::of(&links, world)),
     })
 }
 
@@ -142,10 +146,11 @@ fn link(text: &str) -> Result<PcieLink, String> {
 }
 
 /// What lies between the GPUs: `None` where that isn't stated. Of switches whose sizes aren't there are taken to be two alike.
-fn links(fabric: &str, pcie: PcieLink, ranks: usize) -> Result<Option<Links>, String> {
+fn links(fabric: &str, pcie: &str, ranks: usize) -> Result<Option<Links>, String> {
     if fabric == "unknown" {
         return Ok(None);
     }
+    let pcie = link(pcie)?;
     let unread = || format!("fabric is unknown, roots(..), switch(N), switches(..) or sockets(..), not {fabric}");
     let (word, sizes) = fabric
         .strip_suffix(')')
@@ -164,8 +169,12 @@ fn links(fabric: &str, pcie: PcieLink, ranks: usize) -> Result<Option<Links>, St
             parsed.map_err(|_| unread())?
         }
     };
-    if sizes.iter().sum::<usize>() != ranks {
+    let all = sizes.iter().try_fold(0_usize, |all, size| all.checked_add(*size));
+    if all != Some(ranks) || sizes.contains(&0) {
         return Err(format!("{fabric} has not {ranks} GPUs"));
+    }
+    if word == "switch" && sizes.len() > 1 {
+        return Err(format!("{fabric} names several: these are switches(..)"));
     }
     let group: Vec<usize> = sizes
         .iter()
@@ -217,7 +226,14 @@ mod tests {
             ("a,G,4", "3 columns"),
             ("a,G,17,gen5x16,unknown,nccl,graph,1,1,x", "17 ranks"),
             ("a,G,1,gen5x16,unknown,nccl,graph,1,1,x", "1 ranks"),
-            ("a,G,2,5x16,unknown,nccl,graph,1,1,x", "gen5x16"),
+            ("a,G,2,5x16,switch(2),nccl,graph,1,1,x", "gen5x16"),
+            (
+                "a,G,2,gen5x16,sockets(18446744073709551615 3),nccl,graph,1,1,x",
+                "has not 2",
+            ),
+            ("a,G,4,gen5x16,switch(2 2),nccl,graph,1,1,x", "switches"),
+            ("a,G,2,gen5x16,switch(2 0),nccl,graph,1,1,x", "has not 2"),
+            ("a,G,2,gen5x16,switch(2),nccl,graph,1,1e308,x", "us"),
             ("a,G,2,gen5x16,ring(2),nccl,graph,1,1,x", "switches"),
             ("a,G,2,gen5x16,switch(3),nccl,graph,1,1,x", "has not 2"),
             ("a,G,2,gen5x16,switch(2),magic,graph,1,1,x", "magic"),
@@ -229,6 +245,6 @@ mod tests {
             assert_eq!(line, 3, "{row}");
             assert!(told.contains(reason), "{row}: {told}");
         }
-        assert!(read("").is_err() && read("host,us\n").is_err());
+        assert!(read("").is_err() && read("host,us\n").is_err() && read(HEAD).is_err());
     }
 }

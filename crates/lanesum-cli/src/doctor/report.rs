@@ -248,7 +248,10 @@ impl Report {
             writeln!(text, "\ngates")?;
         }
         for gate in &self.gates {
-            writeln!(text, "  {:<14} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
+            writeln!(text, "  {:<15} {:<8} {}", gate.name, gate.verdict, gate.reason)?;
+            if let Some(remedy) = gate.remedy {
+                writeln!(text, "  {:<25}{remedy}", "")?;
+            }
         }
         for (place, remark) in self.remarks.iter().enumerate() {
             let title = match remark.verdict {

@@ -282,10 +282,12 @@ mod tests {
         let groups = [
             Group {
                 within: Relation::Pix,
+                measured: false,
                 ranks: ranks(1..3),
             },
             Group {
                 within: Relation::Phb,
+                measured: false,
                 ranks: ranks(0..4),
             },
         ];

@@ -53,14 +53,16 @@ pub struct Asked {
 impl Asked {
     /// From words; none may gainsay another.
     pub fn of(words: &[Word]) -> Result<Asked, CliError> {
-        let mut asked = Asked {
-            words: words.to_vec(),
-            ..Asked::default()
-        };
+        let mut asked = Asked { ..Asked::default() };
         let mut paths: Vec<Word> = Vec::new();
         let mut algorithms: Vec<Word> = Vec::new();
         let mut preferences: Vec<Word> = Vec::new();
         for word in words {
+            // Said twice is said once.
+            if asked.words.contains(word) {
+                continue;
+            }
+            asked.words.push(*word);
             match word {
                 Word::Preference(preference) => {
                     asked.preference = *preference;

@@ -226,8 +226,13 @@ impl Known {
                     facts.bar1 = gpu.bar1.or(facts.bar1);
                     facts.mig = gpu.mig.or(facts.mig);
                     facts.display = gpu.display_active.or(facts.display);
-                    if gpu.virtualization.is_some() {
-                        self.host.virtualised = Some(true);
+                    // A hypervisor's own host is a real machine, too.
+                    match gpu.virtualization.as_deref() {
+                        Some("Pass-Through" | "VGPU" | "VSGA") => self.host.virtualised = Some(true),
+                        Some("None" | "Host VGPU" | "Host VSGA") => {
+                            self.host.virtualised.get_or_insert(false);
+                        }
+                        Some(_) | None => {}
                     }
                 }
             }
@@ -301,7 +306,14 @@ impl Known {
             let both = || Some(alone(Measure::Bidirectional)? / 2.0);
             let rate: f64 = alone(Measure::Unidirectional).or_else(both)?;
             // Tables are in GB/s.
-            (rate.is_finite() && rate > 0.0).then_some((rate * 1e3).round() as u32)
+            // One that rounds to nothing was measured all the same.
+            (rate.is_finite() && rate >= 0.0).then_some(((rate * 1e3).round() as u32).max(1))
+        };
+        // A small copy to itself takes a GPU most of that time, too.
+        let latency_ns = |one: usize, other| {
+            let table = bandwidth.table(Measure::Latency, true)?;
+            let beyond = table.values.get(one, other)? - table.own.get(one)?;
+            beyond.is_finite().then_some((beyond.max(0.0) * 1e3).round() as u32)
         };
         for one in 0..self.count() {
             for other in (0..self.count()).filter(|other| *other != one) {
@@ -311,8 +323,9 @@ impl Known {
                 let rates = CopyRates {
                     peer: of(true, one, other).filter(|_| granted),
                     staged: of(false, one, other),
+                    latency_ns: latency_ns(one, other).filter(|_| granted),
                 };
-                if rates.peer.is_some() || rates.staged.is_some() {
+                if rates.peer.or(rates.staged).or(rates.latency_ns).is_some() {
                     self.links.copies[from][to] = Some(rates);
                 }
             }

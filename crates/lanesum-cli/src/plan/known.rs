@@ -149,7 +149,13 @@ impl Known {
         let unknown: Vec<usize> = gpus
             .iter()
             .copied()
-            .filter(|gpu| self.links.pcie[*gpu].is_none() && self.links.copies[*gpu].iter().all(Option::is_none))
+            .filter(|gpu| {
+                self.links.pcie[*gpu].is_none()
+                    && !self.links.copies[*gpu]
+                        .iter()
+                        .flatten()
+                        .any(|rates| rates.peer.is_some())
+            })
             .collect();
         if !unknown.is_empty() {
             assumes.push(format!(

@@ -78,7 +78,7 @@ pub const ALL: &[Preset] = &[
         within: Relation::Node,
         between: Relation::Sys,
         pcie: GEN5,
-        source: "two sockets without switches, as nvidia-smi topo -m shows them in InternLM/lmdeploy issues",
+        source: "labels of InternLM/lmdeploy issues: two sockets without switches; the model of GPU stands for many",
     },
     Preset {
         name: "l40sx8",

@@ -396,12 +396,14 @@ fn measured_copies_count_for_more_than_labels() {
         let gates = plan["gates"].as_array().unwrap();
         gates.iter().find(|gate| gate["name"] == name).unwrap().clone()
     };
-    // A translating IOMMU: copies reach 11 GB/s, whatever the slots can.
+    // A translating IOMMU: copies reach 11 GB/s, whatever the slots can, and words take 9 us and more.
     let slow = "hw-06-p2pbw-4gpu-7955wx-iommu-on-p2p-enabled-but-slow.txt";
     let redirected = plan(slow);
-    let us = |plan: &serde_json::Value| plan["decision"]["predicted_us"].as_f64().unwrap();
-    assert!(us(&redirected) > us(&json(&["plan", "--preset", "pro6000x4-switch", "--json"])));
-    assert_eq!(gate(&redirected, "peer_rate")["verdict"], "unknown");
+    assert_eq!(redirected["decision"]["path"], "host_staged");
+    assert!(
+        redirected["other_path"].as_str().unwrap().contains("takes 17.8 us"),
+        "{redirected}"
+    );
     // With the same through the host, and faster there, that is the path.
     let folder = tempfile::tempdir().unwrap();
     let both = folder.path().join("both.txt").display().to_string();
@@ -409,9 +411,10 @@ fn measured_copies_count_for_more_than_labels() {
     let rows = table
         .lines()
         .take(6)
-        .map(|row| row.replace("P2P=Enabled", "P2P=Disabled").replace("11.", "21."));
+        .map(|row| row.replace("P2P=Enabled", "P2P=Disabled").replace("11.", "31."));
     let through_host: Vec<String> = rows.map(|row| row.replace(" (P2P Writes)", "")).collect();
-    std::fs::write(&both, format!("{}\n{table}", through_host.join("\n"))).unwrap();
+    let copies: Vec<&str> = table.lines().take(6).collect();
+    std::fs::write(&both, format!("{}\n{}\n", through_host.join("\n"), copies.join("\n"))).unwrap();
     let redirected = json(&["plan", "--bandwidth", &both, "--json"]);
     assert_eq!(redirected["decision"]["path"], "host_staged");
     assert!(

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::closed::closed_words;
 use crate::gates;
 use crate::{
-    AlgorithmName, Elements, Engine, Estimate, Explanation, Fabric, Gpus, Message, Method, Path, Plan, Refusal,
-    Request, Verdict,
+    AlgorithmChoice, AlgorithmName, Elements, Engine, Estimate, Explanation, Fabric, Gpus, Message, Method, Path,
+    PathChoice, Plan, Refusal, Request, Verdict,
 };
 
 closed_words! {
@@ -79,7 +79,10 @@ impl Explanation {
         };
         let delegate = match preference {
             Preference::Exact => None,
-            Preference::Fastest => self.beyond.iter().find(|beyond| beyond.method == Method::Nccl),
+            Preference::Fastest => self
+                .beyond
+                .iter()
+                .find(|beyond| matches!(beyond.refusal, Refusal::NoDelegates { .. })),
         };
         let Some((beyond, delegate_us)) = delegate.and_then(|beyond| Some((beyond, beyond.predicted_us?))) else {
             return own;
@@ -247,9 +250,9 @@ impl Plan {
     /// NCCL, by peer access where there is some.
     fn delegate(&self, fabric: &Fabric, gpus: &Gpus, message: &Message, peer: bool) -> Beyond {
         let (path, estimate) = match fabric.estimate(Method::Nccl, message) {
-            Some(estimate) if peer => (Path::Peer, estimate),
+            Some(estimate) if peer && self.policy().path != PathChoice::HostStaged => (Path::Peer, estimate),
             Some(_) | None => {
-                let slowest = gpus.links.slowest(self.world());
+                let slowest = gpus.links.slowest_to_host(self.world());
                 (Path::HostStaged, fabric.estimate_staged_nccl(message, slowest))
             }
         };
@@ -259,7 +262,12 @@ impl Plan {
             path,
             predicted_us: Some(predicted_us),
             parts: Some(estimate),
-            refusal: Refusal::NoDelegates { predicted_us },
+            refusal: match self.policy().algorithm {
+                AlgorithmChoice::Only(pinned) if pinned.engine() == Some(Engine::Cuda) => {
+                    Refusal::PinnedElsewhere { pinned }
+                }
+                AlgorithmChoice::Auto | AlgorithmChoice::Only(_) => Refusal::NoDelegates { predicted_us },
+            },
         }
     }
 }

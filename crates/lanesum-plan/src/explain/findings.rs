@@ -16,7 +16,7 @@ impl Plan {
                 if gates::company(self.world()).is_ok() {
                     findings.push(self.same_host_finding());
                 }
-                findings.extend(self.device_findings());
+                findings.extend(self.device_findings(request));
             }
         }
         findings
@@ -44,7 +44,7 @@ impl Plan {
         findings
     }
 
-    fn device_findings(&self) -> Vec<Finding> {
+    fn device_findings(&self, request: &Request) -> Vec<Finding> {
         let mut findings = vec![match self.fit() {
             Ok(fit) => finding(
                 Gate::DeviceFit,
@@ -70,7 +70,7 @@ impl Plan {
             if !gpus.shared() {
                 findings.push(links_finding(gpus));
             }
-            findings.extend(self.surroundings(gpus));
+            findings.extend(self.surroundings(gpus, request));
         }
         findings
     }

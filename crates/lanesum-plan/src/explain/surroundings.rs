@@ -4,17 +4,20 @@ use super::findings::finding;
 use crate::gates::{self, Answer, Finding, Gate};
 use crate::words::counted;
 use crate::{
-    AlgorithmChoice, Gpus, HostFacts, Links, NcclWishes, PathChoice, PeerVerdict, Plan, Policy, RankGpu, unwished,
+    AlgorithmChoice, CopyRates, Gpus, HostFacts, Links, Message, Method, NcclWishes, P2pLevel, PathChoice, PeerVerdict,
+    Plan, Policy, Rank, RankGpu, Request, WorldSize, unwished,
 };
 
 /// The most peers whose memory a GPU maps.
 const MAPPED_MAX: usize = 8;
 /// A link that carries less than this part of the fastest holds it up.
 const EVEN: f64 = 0.5;
+/// What copies reach on Gen5 x16.
+const COPY_GB_PER_S: f64 = 53.0;
 
 impl Plan {
     /// What may stand between GPUs that have peers.
-    pub(super) fn surroundings(&self, gpus: &Gpus) -> Vec<Finding> {
+    pub(super) fn surroundings(&self, gpus: &Gpus, request: &Request) -> Vec<Finding> {
         let host = &self.topology().host;
         let mut findings = vec![
             self.mappings_finding(),
@@ -27,8 +30,9 @@ impl Plan {
             display_finding(gpus),
         ];
         if !gpus.shared() {
-            findings.push(slots_finding(&gpus.links));
+            findings.push(slots_finding(&gpus.links, self.world()));
             findings.push(self.rate_finding(gpus));
+            findings.push(self.stores_finding(gpus, request));
         }
         findings.push(policy_finding(self.policy()));
         findings
@@ -64,23 +68,55 @@ impl Plan {
     fn nccl_finding(&self) -> Finding {
         let unset = NcclWishes::default();
         let told = self.topology().ranks.iter().find(|rank| rank.nccl != unset);
-        let settings = told.map_or(unset, |rank| rank.nccl);
-        match unwished(self.topology(), self.world(), self.policy().path) {
-            Some(refusal) => finding(Gate::NcclWishes, Answer::No, refusal.to_string()),
-            None if told.is_some() && self.policy().path != PathChoice::Auto => {
-                let path = self.policy().path;
-                let evidence = format!("{settings}, and the policy names path {path}, which counts");
-                finding(Gate::NcclWishes, Answer::Yes, evidence)
-            }
-            None => finding(Gate::NcclWishes, Answer::Yes, settings.to_string()),
+        let settings = told.map_or(&unset, |rank| &rank.nccl);
+        if let Some(refusal) = unwished(self.topology(), self.world(), self.policy().path) {
+            return finding(Gate::NcclWishes, Answer::No, refusal.to_string());
         }
+        let path = self.policy().path;
+        if told.is_some() && path != PathChoice::Auto {
+            let evidence = format!("{settings}, and the policy names path {path}, which counts");
+            return finding(Gate::NcclWishes, Answer::Yes, evidence);
+        }
+        let labels = self.topology().gpus.as_ref().and_then(Gpus::fabric).is_some();
+        if let Some(strange) = &settings.strange {
+            return finding(
+                Gate::NcclWishes,
+                Answer::Unknown,
+                format!("{strange} is not understood, and passed over"),
+            );
+        }
+        if settings.level.is_some_and(P2pLevel::asks_how_far) && !labels {
+            let evidence = format!("{settings}, and how all of the GPUs lie to each other is not known");
+            return finding(Gate::NcclWishes, Answer::Unknown, evidence);
+        }
+        finding(Gate::NcclWishes, Answer::Yes, settings.to_string())
+    }
+
+    /// Stores that share a link and are scattered were seen to collapse on some boxes: the plan does not count with it, and says what it would mean.
+    fn stores_finding(&self, gpus: &Gpus, request: &Request) -> Finding {
+        let Some(fabric) = gpus.fabric() else {
+            let evidence = "how all of the GPUs lie to each other is not known".to_owned();
+            return finding(Gate::GatheredStores, Answer::Unknown, evidence);
+        };
+        let Some(ranks) = fabric.scattering() else {
+            let evidence = "no shared link leads to several other root ports".to_owned();
+            return finding(Gate::GatheredStores, Answer::Yes, evidence);
+        };
+        let words: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+        let collapsed = fabric.estimate(Method::TwoShotPush, &Message::of(request));
+        let us = collapsed.map_or(0.0, |estimate| estimate.total_us());
+        let evidence = format!(
+            "ranks {} share a link and store for several other root ports at once, which fell from 37 to 2.7 GB/s on some boxes: then \
+             two_shot_push takes {us:.1} us",
+            words.join(", ")
+        );
+        finding(Gate::GatheredStores, Answer::No, evidence)
     }
 
     fn rate_finding(&self, gpus: &Gpus) -> Finding {
         let known = gpus.links.copies.iter().flatten().flatten();
-        let compared = known
-            .filter(|rates| rates.peer.is_some() && rates.staged.is_some())
-            .count();
+        let comparable = |rates: &&CopyRates| rates.peer.and(rates.staged).is_some() || rates.latency_ns.is_some();
+        let compared = known.filter(comparable).count();
         match gates::slower(gpus, self.world()) {
             Some(refusal) => finding(Gate::PeerRate, Answer::No, refusal.to_string()),
             None if compared == 0 => finding(Gate::PeerRate, Answer::Unknown, "not measured".to_owned()),
@@ -129,7 +165,7 @@ fn acs_finding(links: &Links) -> Finding {
     if told().next().is_some() && told().all(|(_, _, told)| told == Some(false)) {
         return finding(Gate::AcsOff, Answer::Yes, "no bridge between them redirects".to_owned());
     }
-    let evidence = "not observed: only root can read it (lspci -vvv)";
+    let evidence = "not observed: root can read it (lspci -vvv)";
     finding(Gate::AcsOff, Answer::Unknown, evidence.to_owned())
 }
 
@@ -182,44 +218,42 @@ fn display_finding(gpus: &Gpus) -> Finding {
         Some(rank) => finding(
             Gate::NoDisplay,
             Answer::No,
-            format!("one is attached to rank {rank}'s GPU, whose driver ends kernels that run for seconds"),
+            format!("rank {rank}'s GPU drives one, and its driver ends kernels that run for seconds"),
         ),
-        None if described => finding(Gate::NoDisplay, Answer::Yes, "none is attached".to_owned()),
+        None if described => finding(Gate::NoDisplay, Answer::Yes, "no GPU of a rank drives one".to_owned()),
         None => finding(Gate::NoDisplay, Answer::Unknown, "not observed".to_owned()),
     }
 }
 
-fn slots_finding(links: &Links) -> Finding {
-    let known: Option<Vec<f64>> = links.pcie.iter().map(|link| Some((*link)?.share())).collect();
-    let Some(known) = known.filter(|known| !known.is_empty()) else {
+fn slots_finding(links: &Links, world: WorldSize) -> Finding {
+    let known = |rank: Rank| {
+        let measured = world
+            .ranks()
+            .any(|other| links.copies(rank, other).is_some_and(|rates| rates.peer.is_some()));
+        measured || links.pcie.get(rank.index()).copied().flatten().is_some()
+    };
+    if !world.ranks().all(known) {
         return finding(Gate::EvenSlots, Answer::Unknown, "not all links are known".to_owned());
-    };
-    let fastest = known.iter().copied().fold(0.0, f64::max);
-    let link = |rank: usize| {
-        links
-            .pcie
-            .get(rank)
-            .copied()
-            .flatten()
-            .map_or_else(String::new, |link| link.to_string())
-    };
-    let best = known.iter().position(|share| *share == fastest).unwrap_or(0);
-    match known.iter().position(|share| *share < fastest * EVEN) {
-        Some(rank) => finding(
-            Gate::EvenSlots,
-            Answer::No,
-            format!(
-                "rank {rank}'s GPU has {}, rank {best}'s {}: all wait for the slowest, which may be in a slot of the chipset's",
-                link(rank),
-                link(best)
-            ),
-        ),
-        None => finding(
-            Gate::EvenSlots,
-            Answer::Yes,
-            format!("{} at most, none below half of it", link(best)),
-        ),
     }
+    let by_share = |one: &Rank, other: &Rank| links.share(*one).total_cmp(&links.share(*other));
+    let (Some(worst), Some(best)) = (world.ranks().min_by(by_share), world.ranks().max_by(by_share)) else {
+        return finding(Gate::EvenSlots, Answer::Unknown, "there are no ranks".to_owned());
+    };
+    let carries = |rank: Rank| {
+        let kind = links.pcie.get(rank.index()).copied().flatten();
+        let kind = kind.map_or_else(String::new, |link| format!(" ({link})"));
+        format!("{:.1} GB/s{kind}", links.share(rank) * COPY_GB_PER_S)
+    };
+    if links.share(worst) < links.share(best) * EVEN {
+        let evidence = format!(
+            "rank {worst}'s GPU has a link for {}, rank {best}'s for {}: all wait for the slowest, which may be in a slot of the chipset's",
+            carries(worst),
+            carries(best)
+        );
+        return finding(Gate::EvenSlots, Answer::No, evidence);
+    }
+    let evidence = format!("links for {} at most, none for less than half of it", carries(best));
+    finding(Gate::EvenSlots, Answer::Yes, evidence)
 }
 
 fn policy_finding(policy: Policy) -> Finding {

@@ -41,6 +41,11 @@ impl<'a> Survey<'a> {
         let network = Network {
             world,
             relations: links.relations.clone(),
+            latencies: links
+                .copies
+                .iter()
+                .map(|row| row.iter().map(|rates| rates.as_ref()?.latency_ns).collect())
+                .collect(),
             wires: survey.wires,
             groups: survey.groups,
         };
@@ -128,11 +133,18 @@ impl<'a> Survey<'a> {
                 .iter()
                 .flat_map(|one| ranks.iter().map(move |other| (*one, *other)));
             let within = pairs.filter_map(|(one, other)| self.links.relation(one, other)).max();
-            self.list(within.unwrap_or(Relation::Sys), ranks);
+            let within = within.unwrap_or(Relation::Sys);
+            if ranks.len() > 1 {
+                self.groups.push(Group {
+                    within,
+                    measured: true,
+                    ranks,
+                });
+            }
         }
     }
 
-    /// Ranks that copies reach faster than others, where all labels are one and so tell nothing; none where rates don't part, either.
+    /// Ranks that copies reach faster than others, whatever the labels say; none where rates don't part.
     fn measured_groups(&self) -> Vec<Vec<Rank>> {
         let others = |one: Rank| self.world.ranks().filter(move |other| *other != one);
         let pairs = || {
@@ -144,12 +156,8 @@ impl<'a> Survey<'a> {
             let [there, back] = [(one, other), (other, one)].map(|(one, other)| self.links.copies(one, other)?.peer);
             Some(there?.min(back?))
         };
-        let mut labels = pairs().map(|(one, other)| self.links.relation(one, other));
-        let first = labels.next();
         let rates: Option<Vec<u32>> = pairs().map(|(one, other)| rate(one, other)).collect();
-        let (true, Some(mut rates)) = (labels.all(|label| Some(label) == first), rates) else {
-            return vec![];
-        };
+        let Some(mut rates) = rates else { return vec![] };
         rates.sort_unstable();
         let steps = rates
             .windows(2)
@@ -182,10 +190,8 @@ impl<'a> Survey<'a> {
     fn near(&self, one: Rank, other: Rank, within: Relation) -> bool {
         match self.bonds(one, other) {
             Some(_) => within > Relation::Pxb,
-            None => self
-                .links
-                .relation(one, other)
-                .is_some_and(|relation| relation <= within),
+            // Of what is only measured no more is known than that it is one host.
+            None => self.links.relation(one, other).unwrap_or(Relation::Sys) <= within,
         }
     }
 
@@ -193,26 +199,51 @@ impl<'a> Survey<'a> {
         match within {
             Relation::Pix | Relation::Pxb if ranks.len() > 1 => {
                 let fastest = ranks.iter().map(|rank| self.links.share(*rank)).fold(0.0, f64::max);
+                let [kernels, copies] = self.at_least(&ranks, [UPLINK * fastest, COPY * fastest]);
                 let rates = Rates {
-                    store: [UPLINK * fastest; 2],
-                    load: UPLINK * fastest,
-                    copy: COPY * fastest,
+                    store: [kernels; 2],
+                    load: kernels,
+                    copy: copies,
                 };
                 self.add(BusiestLink::Uplink(ranks.clone()), rates);
                 self.crowd = self.crowd.max(ranks.len());
             }
             Relation::Node if ranks.len() < self.world.get() => {
-                self.add(BusiestLink::Nodes(ranks.clone()), Rates::even(NODES));
+                let [kernels, copies] = self.at_least(&ranks, [NODES, NODES]);
+                let rates = Rates {
+                    store: [kernels; 2],
+                    load: kernels,
+                    copy: copies,
+                };
+                self.add(BusiestLink::Nodes(ranks.clone()), rates);
             }
             Relation::Pix | Relation::Pxb | Relation::Phb | Relation::Node | Relation::Sys | Relation::Nvlink(_) => {}
         }
         self.list(within, ranks);
     }
 
+    /// What a link above these ranks carries by kernels and by copies: as much as is assumed, and no less than what crosses it was measured to
+    /// reach alone.
+    fn at_least(&self, ranks: &[Rank], [kernels, copies]: [f64; 2]) -> [f64; 2] {
+        let beyond = |one: &Rank| {
+            let one = *one;
+            let others = self.world.ranks().filter(|other| !ranks.contains(other));
+            others
+                .filter_map(move |other| self.links.copies(one, other)?.peer)
+                .max()
+        };
+        let best = f64::from(ranks.iter().filter_map(beyond).max().unwrap_or(0));
+        [kernels.max(best * PAIR / COPY), copies.max(best)]
+    }
+
     /// Each group of several ranks once, by the nearest word for it.
     fn list(&mut self, within: Relation, ranks: Vec<Rank>) {
         if ranks.len() > 1 && self.groups.iter().all(|group| group.ranks != ranks) {
-            self.groups.push(Group { within, ranks });
+            self.groups.push(Group {
+                within,
+                measured: false,
+                ranks,
+            });
         }
     }
 

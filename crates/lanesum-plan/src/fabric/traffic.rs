@@ -3,7 +3,7 @@
 //! All transfers of a phase run at once and share each link they cross fairly, so the phase ends when the busiest link has carried its
 //! part: bytes that cross it one way, by the rate at which it carries what moves them.
 
-use super::{Busiest, BusiestLink, Group};
+use super::{Busiest, BusiestLink, Group, hop_ns};
 use crate::{Rank, Relation, WorldSize};
 
 /// Where many kernels store at once through a shared link to GPUs behind several others, it can carry so much less.
@@ -89,6 +89,7 @@ enum Way {
 pub(super) struct Network {
     pub(super) world: WorldSize,
     pub(super) relations: Vec<Vec<Option<Relation>>>,
+    pub(super) latencies: Vec<Vec<Option<u32>>>,
     pub(super) wires: Vec<Wire>,
     pub(super) groups: Vec<Group>,
 }
@@ -99,52 +100,87 @@ impl Network {
         *self.relations.get(one.index())?.get(other.index())?
     }
 
-    /// The microseconds that these transfers take together, latencies apart.
+    /// One hop between two ranks' GPUs, in nanoseconds: as far as they lie apart, or as long as a word was measured to take if that is
+    /// longer. What is only measured counts as root ports of one socket.
+    pub(super) fn hop_ns(&self, one: Rank, other: Rank) -> u32 {
+        let told = hop_ns(self.relation(one, other).unwrap_or(Relation::Phb));
+        let measured = |from: Rank, to: Rank| *self.latencies.get(from.index())?.get(to.index())?;
+        told.max(measured(one, other).unwrap_or(0))
+    }
+
+    /// The microseconds that these transfers take together, latencies apart, where scattered stores collapse.
     pub(super) fn play_us(&self, mover: Mover, transfers: &[Transfer]) -> f64 {
         let loads = self.wires.iter().flat_map(|wire| {
             [Way::Out, Way::In].map(|way| {
-                self.carried(wire, way, mover, transfers)
-                    .map_or(0.0, |load| load.pair_us)
+                let crossing = self.crossing(wire, way, transfers);
+                let carried = self.carried(wire, mover, (&crossing, transfers));
+                let slower = match mover {
+                    Mover::Store if way == Way::Out && self.scatters(wire, &crossing) => COLLAPSE,
+                    Mover::Store | Mover::Load | Mover::Copy => 1.0,
+                };
+                carried.map_or(0.0, |load| load.pair_us * slower)
             })
         });
         loads.fold(0.0, f64::max)
     }
 
-    /// The link that ends last when kernels of all store a byte to all; of equals the first, which is the smaller one.
+    /// The link that ends last when kernels of all store a byte to all, and none collapses; of equals the first, which is the smaller one.
     pub(super) fn last_of_all(&self) -> Option<Busiest> {
+        let all = self.all_to_all();
+        let loads = self.wires.iter();
+        loads
+            .filter_map(|wire| self.carried(wire, Mover::Store, (&self.crossing(wire, Way::Out, &all), &all)))
+            .reduce(|most, next| if next.pair_us > most.pair_us { next } else { most })
+    }
+
+    /// The first ranks that share a link over which they store for several other root ports at once, when all store for all.
+    pub(super) fn scattering(&self) -> Option<&[Rank]> {
+        let all = self.all_to_all();
+        self.wires.iter().find_map(|wire| match &wire.link {
+            BusiestLink::Uplink(ranks) if self.scatters(wire, &self.crossing(wire, Way::Out, &all)) => Some(&**ranks),
+            BusiestLink::Uplink(_)
+            | BusiestLink::Gpu(_)
+            | BusiestLink::Nodes(_)
+            | BusiestLink::Nvlink(..)
+            | BusiestLink::Pair(..)
+            | BusiestLink::NvlinkSwitch(_) => None,
+        })
+    }
+
+    /// A byte from each to each.
+    fn all_to_all(&self) -> Vec<Transfer> {
         let pairs = self
             .world
             .ranks()
             .flat_map(|from| self.world.ranks().map(move |to| (from, to)));
-        let all: Vec<Transfer> = pairs
+        pairs
             .filter(|(from, to)| from != to)
             .map(|(from, to)| Transfer { from, to, bytes: 1.0 })
-            .collect();
-        let loads = self.wires.iter();
-        loads
-            .filter_map(|wire| self.carried(wire, Way::Out, Mover::Store, &all))
-            .reduce(|most, next| if next.pair_us > most.pair_us { next } else { most })
+            .collect()
     }
 
-    /// What of the transfers crosses a link this way, if anything does, and the time it takes there.
-    fn carried(&self, wire: &Wire, way: Way, mover: Mover, transfers: &[Transfer]) -> Option<Busiest> {
-        let crossed = |transfer: &Transfer| wire.crossed(self, transfer.from, transfer.to);
-        let crossing: Vec<&Transfer> = transfers
-            .iter()
-            .filter(|transfer| crossed(transfer) == Some(way))
-            .collect();
+    /// What of the transfers crosses a link this way.
+    fn crossing<'t>(&self, wire: &Wire, way: Way, transfers: &'t [Transfer]) -> Vec<&'t Transfer> {
+        let crosses = |transfer: &&Transfer| wire.crossed(self, transfer.from, transfer.to) == Some(way);
+        transfers.iter().filter(crosses).collect()
+    }
+
+    /// The time that it takes there, if anything does, of all these transfers.
+    fn carried(&self, wire: &Wire, mover: Mover, (crossing, all): (&[&Transfer], &[Transfer])) -> Option<Busiest> {
         if crossing.is_empty() {
             return None;
         }
         // Who stores for one and is stored for by another has two peers at once.
-        let mut far = transfers.iter().filter_map(|transfer| match crossed(transfer)? {
-            Way::Out => Some(transfer.to),
-            Way::In => Some(transfer.from),
-        });
+        let mut far = all
+            .iter()
+            .filter_map(|transfer| match wire.crossed(self, transfer.from, transfer.to)? {
+                Way::Out => Some(transfer.to),
+                Way::In => Some(transfer.from),
+            });
         let first = far.next();
         let several = far.any(|rank| Some(rank) != first);
         let rate = match mover {
-            Mover::Store => wire.rates.store[usize::from(several)] / self.collapse(wire, way, &crossing),
+            Mover::Store => wire.rates.store[usize::from(several)],
             Mover::Load => wire.rates.load,
             Mover::Copy => wire.rates.copy,
         };
@@ -156,19 +192,15 @@ impl Network {
         })
     }
 
-    /// By how much a link is slower for stores that leave GPUs which share it, some of them to several other root ports at once.
-    fn collapse(&self, wire: &Wire, way: Way, crossing: &[&Transfer]) -> f64 {
-        let shared = match (&wire.link, way) {
-            (BusiestLink::Uplink(ranks), Way::Out) => ranks.len() > 1,
-            (
-                BusiestLink::Uplink(_)
-                | BusiestLink::Gpu(_)
-                | BusiestLink::Nodes(_)
-                | BusiestLink::Nvlink(..)
-                | BusiestLink::Pair(..)
-                | BusiestLink::NvlinkSwitch(_),
-                Way::Out | Way::In,
-            ) => false,
+    /// Whether GPUs share the link, and some of them store for several other root ports at once.
+    fn scatters(&self, wire: &Wire, crossing: &[&Transfer]) -> bool {
+        let shared = match &wire.link {
+            BusiestLink::Uplink(ranks) => ranks.len() > 1,
+            BusiestLink::Gpu(_)
+            | BusiestLink::Nodes(_)
+            | BusiestLink::Nvlink(..)
+            | BusiestLink::Pair(..)
+            | BusiestLink::NvlinkSwitch(_) => false,
         };
         let scatters = |from: Rank| {
             let mut roots = crossing
@@ -179,11 +211,7 @@ impl Network {
             let first = roots.next();
             roots.any(|root| Some(root) != first)
         };
-        if shared && crossing.iter().any(|transfer| scatters(transfer.from)) {
-            COLLAPSE
-        } else {
-            1.0
-        }
+        shared && crossing.iter().any(|transfer| scatters(transfer.from))
     }
 
     /// The first rank of those that are plugged in below the same root port, as far as switches tell.

@@ -1,7 +1,7 @@
 //! Gates of the GPUs: may a communicator's kernels run there, and do writes between any two of them arrive?
 
 use crate::gpus::{Gpus, PeerVerdict};
-use crate::{AlgorithmName, Bytes, CopyRates, Limits, Path, PathChoice, Rank, Refusal, Topology, WorldSize, unwished};
+use crate::{AlgorithmName, Bytes, Limits, Path, PathChoice, Rank, Refusal, Topology, WorldSize, unwished};
 
 /// The most ranks that the kernels serve.
 pub const DEVICE_WORLD_MAX: usize = 8;
@@ -313,22 +313,35 @@ pub(crate) fn peer_by_choice(topology: &Topology, world: WorldSize) -> Result<Pr
     }
 }
 
-/// The first pair whose copies were measured to be slower with peer access than without, by a tenth at least.
+/// The pair whose way with peer access was measured to be the worst, if it is worse than the host's memory: copies at less than half the
+/// rate of those through the host, or a word that takes longer than there and back again.
 pub(crate) fn slower(gpus: &Gpus, world: WorldSize) -> Option<Refusal> {
-    let mut pairs = world
-        .ranks()
-        .flat_map(|writer| world.ranks().map(move |owner| (writer, owner)));
-    pairs.find_map(|(writer, owner)| {
-        let CopyRates { peer, staged } = gpus.links.copies(writer, owner)?;
-        let (peer, staged) = (peer?, staged?);
-        // Rates of copies differ by some from one run to the next.
-        let slower = u64::from(peer) * 10 < u64::from(staged) * 9;
-        slower.then_some(Refusal::PeerSlower {
+    let pairs = || {
+        world
+            .ranks()
+            .flat_map(|writer| world.ranks().map(move |owner| (writer, owner)))
+    };
+    let measured = || pairs().filter_map(|(writer, owner)| Some((writer, owner, gpus.links.copies(writer, owner)?)));
+    let compared = measured().filter_map(|(writer, owner, rates)| Some((writer, owner, rates.peer?, rates.staged?)));
+    let worst = compared.min_by_key(|(_, _, peer, staged)| u64::from(*peer) * 1000 / u64::from((*staged).max(1)));
+    if let Some((writer, owner, peer, staged)) = worst
+        && peer < staged / 2
+    {
+        return Some(Refusal::PeerSlower {
             writer,
             owner,
             peer,
             staged,
-        })
+        });
+    }
+    let words = measured().filter_map(|(writer, owner, rates)| Some((writer, owner, rates.latency_ns?)));
+    let farthest = words.max_by_key(|(_, _, latency_ns)| *latency_ns);
+    let (writer, owner, latency_ns) =
+        farthest.filter(|(_, _, latency_ns)| *latency_ns > crate::cost::HOST_ROUND_TRIP_NS)?;
+    Some(Refusal::PeerFar {
+        writer,
+        owner,
+        latency_ns,
     })
 }
 

@@ -300,9 +300,9 @@ fn staging_is_predicted_by_the_bytes_on_each_link_and_explained() {
     for line in [
         "  runs one_shot_push on engine cuda, path host_staged, 1 epoch, predicted 8.21 us",
         "  not by path peer: the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
-        "  peer_access    no       the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
-        "  host_staging   yes      proven for 2 ordered pairs of ranks",
-        "  own_device     no       2 ranks share 1 GPU, so their bytes share its link, which predictions count; they do \
+        "  peer_access     no       the GPU of rank 0 has no access to memory of rank 1's: peer access is not supported",
+        "  host_staging    yes      proven for 2 ordered pairs of ranks",
+        "  own_device      no       2 ranks share 1 GPU, so their bytes share its link, which predictions count; they do \
          not count its time",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
@@ -402,13 +402,13 @@ fn ranks_that_share_a_gpu_are_counted() {
     assert_eq!((gpus.distinct(), gpus.shared()), (2, true));
     let text = with_gpus(5, gpus).explain(&device(21_504)).to_string();
     assert!(
-        text.contains("own_device     no       5 ranks share 2 GPUs, so the predicted times do not hold"),
+        text.contains("own_device      no       5 ranks share 2 GPUs, so the predicted times do not hold"),
         "{text}"
     );
     let text = with_gpus(3, self::gpus(3, 1)).explain(&device(21_504)).to_string();
     assert!(text.contains("3 ranks share 1 GPU, so no link is crossed"), "{text}");
     let text = with_gpus(1, self::gpus(1, 1)).explain(&device(21_504)).to_string();
-    assert!(text.contains("own_device     yes      1 rank on 1 GPU"), "{text}");
+    assert!(text.contains("own_device      yes      1 rank on 1 GPU"), "{text}");
 }
 
 #[test]
@@ -491,25 +491,26 @@ algorithms
   copy_engine     on path peer refused: not built yet; predicted 13.90 us
   nccl            on path peer refused: the policy exact hands nothing to another library; predicted 14.00 us
 gates
-  peers          yes      2 ranks
-  payload        yes      42 KiB a rank
-  same_host      yes      2 ranks, which meet on one host or not at all
-  device_fit     yes      32 lanes of 2,688 frames each, 768 threads a block
-  peer_access    yes      proven for 2 ordered pairs of ranks
-  host_staging   unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
-  own_device     yes      2 ranks on 2 GPUs
-  links          unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket
-  mappings       yes      1 peer each, of at most 8
-  nccl_settings  yes      NCCL_P2P_DISABLE and NCCL_P2P_LEVEL are not set
-  iommu_off      unknown  not observed
-  acs_off        unknown  not observed: only root can read it (lspci -vvv)
-  bare_metal     unknown  not observed
-  not_wsl        unknown  not observed
-  mig_off        unknown  not observed
-  no_display     yes      none is attached
-  even_slots     unknown  not all links are known
-  peer_rate      unknown  not measured
-  policy         yes      auto
+  peers           yes      2 ranks
+  payload         yes      42 KiB a rank
+  same_host       yes      2 ranks, which meet on one host or not at all
+  device_fit      yes      32 lanes of 2,688 frames each, 768 threads a block
+  peer_access     yes      proven for 2 ordered pairs of ranks
+  host_staging    unknown  nobody has tried whether what rank 0's GPU writes to rank 1's part of pinned host memory arrives
+  own_device      yes      2 ranks on 2 GPUs
+  links           unknown  how all of the GPUs lie to each other is not known; predicted as root ports of one socket
+  mappings        yes      1 peer each, of at most 8
+  nccl_settings   yes      NCCL_P2P_DISABLE and NCCL_P2P_LEVEL are not set
+  iommu_off       unknown  not observed
+  acs_off         unknown  not observed: root can read it (lspci -vvv)
+  bare_metal      unknown  not observed
+  not_wsl         unknown  not observed
+  mig_off         unknown  not observed
+  no_display      yes      no GPU of a rank drives one
+  even_slots      unknown  not all links are known
+  peer_rate       unknown  not measured
+  gathered_stores unknown  how all of the GPUs lie to each other is not known
+  policy          yes      auto
 ";
     assert_eq!(with_gpus(2, gpus(2, 2)).explain(&device(21_504)).to_string(), expected);
     let expected = "\
@@ -524,8 +525,8 @@ algorithms
   one_shot_push   refused: not every rank has attached a GPU
   two_shot_push   refused: not every rank has attached a GPU
 gates
-  peers          no       1 rank
-  device_fit     no       not every rank has attached a GPU
+  peers           no       1 rank
+  device_fit      no       not every rank has attached a GPU
 ";
     assert_eq!(crate::plan(1, None).explain(&device(0)).to_string(), expected);
 }

@@ -356,12 +356,12 @@ algorithms
   one_shot_push   refused: it runs on engine cuda, which does not take private buffers
   two_shot_push   refused: it runs on engine cuda, which does not take private buffers
 gates
-  peers          yes      2 ranks
-  payload        no       zero elements
-  one_shot_fit   yes      524,288 elements fit mailboxes of 1 MiB
-  two_shot_fit   yes      shards of 1,048,576 elements fit mailboxes of 1 MiB
-  in_place       no       private buffers are copied to mailboxes
-  cores          no       2 ranks share 1 processor; work is divided and waits hand cores over
+  peers           yes      2 ranks
+  payload         no       zero elements
+  one_shot_fit    yes      524,288 elements fit mailboxes of 1 MiB
+  two_shot_fit    yes      shards of 1,048,576 elements fit mailboxes of 1 MiB
+  in_place        no       private buffers are copied to mailboxes
+  cores           no       2 ranks share 1 processor; work is divided and waits hand cores over
 ";
     assert!(text.contains("two shots from"), "{text}");
     let text: String = text
