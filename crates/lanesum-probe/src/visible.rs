@@ -124,6 +124,15 @@ pub enum Trouble {
         /// The place of the one before.
         first: usize,
     },
+    /// An entry begins with a number, and what follows is passed over.
+    Trailing {
+        /// Its place.
+        entry: usize,
+        /// Its text.
+        text: String,
+        /// The number.
+        index: u32,
+    },
     /// The word for the order is none, so that the fastest come first.
     Order {
         /// The word.
@@ -148,8 +157,8 @@ impl Wanted {
             }
         };
         let entries = devices.map(|devices| {
-            let (entries, trouble) = listed(devices);
-            troubles.extend(trouble);
+            let (entries, found) = listed(devices);
+            troubles.extend(found);
             entries
         });
         Wanted {
@@ -160,9 +169,10 @@ impl Wanted {
     }
 }
 
-/// The entries up to where the list ends, and why it ends there if that is not as it should be.
-fn listed(devices: &str) -> (Vec<Entry>, Option<Trouble>) {
+/// The entries up to where the list ends, and what is not as it should be, why it ends there last.
+fn listed(devices: &str) -> (Vec<Entry>, Vec<Trouble>) {
     let mut entries: Vec<Entry> = Vec::new();
+    let mut troubles = Vec::new();
     let texts: Vec<&str> = devices.split(',').collect();
     for (place, text) in texts.iter().enumerate() {
         let (entry, text) = (place + 1, text.trim());
@@ -176,17 +186,26 @@ fn listed(devices: &str) -> (Vec<Entry>, Option<Trouble>) {
             Read::End => break,
             Read::Nothing => {
                 let text = shown(text);
-                return (entries, Some(Trouble::Unreadable { entry, text }));
+                troubles.push(Trouble::Unreadable { entry, text });
+                break;
             }
         };
         if entries.first().is_some_and(|first| first.name.kind() != name.kind()) {
             let text = shown(text);
-            return (entries, Some(Trouble::OtherKind { entry, text }));
+            troubles.push(Trouble::OtherKind { entry, text });
+            break;
+        }
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        if let Name::Index(index) = name
+            && !digits.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            let text = shown(text);
+            troubles.push(Trouble::Trailing { entry, text, index });
         }
         let text = text.to_owned();
         entries.push(Entry { text, name });
     }
-    (entries, None)
+    (entries, troubles)
 }
 
 enum Read {
@@ -260,7 +279,7 @@ impl Trouble {
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
-            Trouble::Unreadable { .. } => {
+            Trouble::Unreadable { .. } | Trouble::Trailing { .. } => {
                 format!(
                     "write {DEVICES} as numbers (0,1) or as UUIDs that nvidia-smi -L prints, with commas between them"
                 )
@@ -313,6 +332,10 @@ impl fmt::Display for Trouble {
             Trouble::Twice { entry, text, first } => write!(
                 f,
                 "entry {entry} of {DEVICES}, {text:?}, names the GPU of entry {first} again: no GPU can be seen"
+            ),
+            Trouble::Trailing { entry, text, index } => write!(
+                f,
+                "entry {entry} of {DEVICES}, {text:?}, counts as {index}: what follows the digits is passed over"
             ),
             Trouble::Order { text } => write!(
                 f,

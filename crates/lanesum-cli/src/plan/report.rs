@@ -290,7 +290,7 @@ impl Report {
         }
         writeln!(
             text,
-            "\n{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}",
+            "\n{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}  each mark a doubling",
             "bytes", "path", "algorithm", "predicted us", "next", "behind by"
         )?;
         for length in &self.sweep {
@@ -298,18 +298,25 @@ impl Report {
             let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
             writeln!(
                 text,
-                "{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}{}",
+                "{:>12}  {:<12} {:<16} {:>12}  {:<16} {:>10}  {}{}",
                 grouped(decision.bytes),
                 decision.path,
                 decision.algorithm.unwrap_or("refused"),
                 us(decision.predicted_us),
                 length.next.unwrap_or("-"),
                 us(length.margin_us),
+                bar(decision.predicted_us),
                 if decision.chunks { "  in chunks" } else { "" }
             )?;
         }
         Ok(())
     }
+}
+
+/// A mark for each doubling of a microsecond.
+fn bar(us: Option<f64>) -> String {
+    let doublings = us.map_or(0.0, |us| us.max(1.0).log2().round());
+    "#".repeat(doublings as usize)
 }
 
 fn decision(explanation: &Explanation, preference: Preference) -> Decision {

@@ -20,7 +20,7 @@ impl Plan {
     pub(super) fn surroundings(&self, gpus: &Gpus, request: &Request) -> Vec<Finding> {
         let host = &self.topology().host;
         let mut findings = vec![
-            self.mappings_finding(),
+            self.mappings_finding(gpus),
             self.nccl_finding(),
             iommu_finding(host, gpus),
             acs_finding(&gpus.links),
@@ -48,19 +48,23 @@ impl Plan {
         )
     }
 
-    fn mappings_finding(&self) -> Finding {
+    fn mappings_finding(&self, gpus: &Gpus) -> Finding {
         let peers = self.world().get().saturating_sub(1);
-        let own = counted(peers as u64, "peer");
+        let smallest = gpus.ranks.iter().filter_map(|gpu| gpu.bar1).min();
+        let window = smallest.map_or_else(String::new, |bar1| {
+            format!(", through windows (BAR1) of {bar1} at least")
+        });
+        let own = counted(peers as u64, "peer") + " each";
         match peers {
             0..=MAPPED_MAX => finding(
                 Gate::Mappings,
                 Answer::Yes,
-                format!("{own} each, of at most {MAPPED_MAX}"),
+                format!("{own}, of at most {MAPPED_MAX}{window}"),
             ),
             _ => finding(
                 Gate::Mappings,
                 Answer::No,
-                format!("{own} each, and a GPU maps memory of at most {MAPPED_MAX}"),
+                format!("{own}, and a GPU maps memory of at most {MAPPED_MAX}"),
             ),
         }
     }

@@ -44,7 +44,7 @@ fn equal_gpus_are_numbered_by_their_places() {
         (Some("NoDevFiles"), vec![]),
         (Some(""), vec![]),
         (Some(" "), vec![]),
-        (Some("1gpu,+2"), vec![0x81, 0xc1]),
+        (Some("1,+2"), vec![0x81, 0xc1]),
         (Some("GPU-1a1b-x,GPU-0"), vec![0x41, 0xc1]),
     ] {
         let visible = visible(devices, &alike());
@@ -80,7 +80,10 @@ fn a_list_ends_where_it_is_wrong() {
         ("0,x,1", 1, "neither a number nor the name"),
         ("0,,1", 1, "entry 2"),
         ("all", 0, "neither a number"),
-        ("0;1", 1, ""),
+        ("0;1", 1, "counts as 0"),
+        ("0 1", 1, "counts as 0"),
+        ("0x1", 1, "counts as 0"),
+        ("1gpu,+2", 2, "\"1gpu\", counts as 1"),
         ("GPU-", 0, "neither"),
         ("GPU-7", 0, "names no GPU"),
         ("gpu-0", 0, "neither"),

@@ -77,7 +77,7 @@ impl Visibility {
                 | Trouble::NoSuchGpu { .. }
                 | Trouble::Ambiguous { .. }
                 | Trouble::Twice { .. } => Verdict::Mend,
-                Trouble::Order { .. } => Verdict::Remarks,
+                Trouble::Trailing { .. } | Trouble::Order { .. } => Verdict::Remarks,
             };
             remark(verdict, trouble.to_string(), trouble.remedy())
         })
