@@ -78,7 +78,8 @@ and -q, `lspci -vvv` and -tv, and what p2pBandwidthLatencyTest prints; a text th
 and column. Several must be of one machine, with all its GPUs.
 With fewer ranks than GPUs, the plan takes those that are predicted to be the fastest at this length.
 A dump does not tell whether bytes arrive, how fast links are, or what kernels cost: what is assumed is listed.
-Peer access goes first where it works, as in the library, also where host memory is predicted to be faster.
+Peer access goes first where it works, as in the library, also where host memory is predicted to be faster; not where measurements show that
+it is staged or redirected. Kernels serve up to 8 ranks: more sum in the host's memory, unless a path or an algorithm of GPUs is named.
 Exit code: 0 with a plan, 1 where no algorithm may run or the plan could not be written, 2 where the input was refused.";
 
 /// `gen5x16`

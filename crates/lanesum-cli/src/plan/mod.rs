@@ -157,12 +157,12 @@ fn refused(error: PlanError) -> CliError {
     }
 }
 
-/// What one length would run.
-fn at(plan: &Plan, request: &Request, bytes: Bytes) -> lanesum_plan::Explanation {
-    plan.explain(&Request {
+/// The same for another length.
+fn of_bytes(request: &Request, bytes: Bytes) -> Request {
+    Request {
         elements: Elements::new(bytes.get() / request.dtype.size() as u64),
         ..*request
-    })
+    }
 }
 
 /// `lanesum presets`
@@ -177,7 +177,7 @@ pub fn list(arguments: &arguments::Presets) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use lanesum_plan::{Answer, Dtype, Gate, Preference, Verdict};
+    use lanesum_plan::{Answer, Dtype, Gate, Policy, Preference, Verdict};
 
     use super::asked::Word;
 
@@ -230,8 +230,12 @@ mod tests {
                             assert_eq!(chosen.count(), usize::from(explanation.chosen.is_some()), "{name}");
                             let refused = known.refused.iter().flatten().any(Option::is_some);
                             let pinned = asked.policy.path == PathChoice::Peer;
-                            let may_be_none = ranks > 8 || (pinned && refused && ranks > 1);
-                            match explanation.decision(asked.preference) {
+                            // Who insists on what GPUs can't gets nothing; all others get something, whatever the number of ranks.
+                            let insists = asked.policy != Policy::default();
+                            let may_be_none = insists && (ranks > 8 || pinned && refused && ranks > 1);
+                            let (decided, decision) = plan.decision(&request, asked.preference);
+                            let request = decided.request;
+                            match decision {
                                 // The evidence of what runs is in the algorithm itself.
                                 lanesum_plan::Decision::Own { algorithm, path, .. } => {
                                     let decided = plan.decide(&request).expect("it runs");

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use lanesum_plan::{
-    Bytes, Dtype, Estimate, Explanation, Fabric, Group, Path, Plan, Preference, Rank, Refusal, Relation, Request,
+    Bytes, Dtype, Engine, Estimate, Explanation, Fabric, Group, Path, Plan, Preference, Rank, Refusal, Relation,
+    Request,
 };
 use serde::Serialize;
 
@@ -152,14 +153,25 @@ impl Report {
             delegate_from_bytes: plan
                 .delegate_from(request, asked.preference)
                 .map(|from| from.get() * element),
-            decision: decision(&explanation, asked.preference),
+            decision: decision(&plan.decision(request, asked.preference)),
             sweep: match sweep {
                 true => (10..=26)
-                    .map(|power| length(&super::at(plan, request, Bytes::new(1 << power)), asked.preference))
+                    .map(|power| {
+                        length(
+                            plan,
+                            &super::of_bytes(request, Bytes::new(1 << power)),
+                            asked.preference,
+                        )
+                    })
                     .collect(),
                 false => vec![],
             },
-            remarks: known.remarks.clone(),
+            remarks: known
+                .remarks
+                .iter()
+                .cloned()
+                .chain(in_the_host(plan, request, asked))
+                .collect(),
             assumes: known.assumes(gpus),
             groups: fabric.as_ref().map(|fabric| fabric.groups().to_vec()),
             busiest: fabric.as_ref().map(|fabric| fabric.busiest().to_string()),
@@ -313,13 +325,23 @@ impl Report {
     }
 }
 
+/// That the sum is made elsewhere than where it was asked for.
+fn in_the_host(plan: &Plan, request: &Request, asked: &Asked) -> Option<String> {
+    let (explanation, _) = plan.decision(request, asked.preference);
+    (explanation.engine == Engine::Host).then(|| {
+        "kernels serve at most 8 ranks, so these sums are made by the processor in the host's memory: what copies to and from there take is \
+         not predicted, nor how many cores there are"
+            .to_owned()
+    })
+}
+
 /// A mark for each doubling of a microsecond.
 fn bar(us: Option<f64>) -> String {
     let doublings = us.map_or(0.0, |us| us.max(1.0).log2().round());
     "#".repeat(doublings as usize)
 }
 
-fn decision(explanation: &Explanation, preference: Preference) -> Decision {
+fn decision((explanation, decision): &(Explanation, lanesum_plan::Decision)) -> Decision {
     let request = &explanation.request;
     let blank = Decision {
         bytes: request.bytes().get(),
@@ -331,7 +353,7 @@ fn decision(explanation: &Explanation, preference: Preference) -> Decision {
         parts: None,
         chunks: false,
     };
-    match explanation.decision(preference) {
+    match *decision {
         lanesum_plan::Decision::Refused => blank,
         lanesum_plan::Decision::Own {
             algorithm,
@@ -370,8 +392,9 @@ fn decision(explanation: &Explanation, preference: Preference) -> Decision {
 /// The engine of what is handed to another library.
 const DELEGATE: &str = "delegate";
 
-fn length(explanation: &Explanation, preference: Preference) -> Length {
-    let decision = decision(explanation, preference);
+fn length(plan: &Plan, request: &Request, preference: Preference) -> Length {
+    let decided = plan.decision(request, preference);
+    let (decision, (explanation, _)) = (decision(&decided), &decided);
     let own = explanation.candidates.iter();
     let mut predicted: Vec<(&'static str, f64)> = own
         .filter_map(|candidate| Some((candidate.algorithm.name(), candidate.predicted_us?)))

@@ -364,6 +364,43 @@ fn another_library_is_handed_messages_only_if_that_is_asked_for() {
     assert!(named("nccl")["refused"].as_str().unwrap().contains("policy exact"));
 }
 
+/// More GPUs than kernels serve: there is a plan all the same, and it says where it sums.
+#[test]
+fn sixteen_gpus_sum_in_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sixteen.txt").display().to_string();
+    let names: Vec<String> = (0..16).map(|gpu| format!("GPU{gpu}")).collect();
+    let label = |one: usize, other: usize| match (one == other, one / 8 == other / 8) {
+        (true, _) => " X ",
+        (false, true) => "NODE",
+        (false, false) => "SYS",
+    };
+    let row = |one| (0..16).map(|other| label(one, other)).collect::<Vec<_>>().join("\t");
+    let rows: Vec<String> = (0..16).map(|one| format!("GPU{one}\t{}", row(one))).collect();
+    std::fs::write(&file, format!("\t{}\n{}\n", names.join("\t"), rows.join("\n"))).unwrap();
+    let plan = json(&["plan", "--topology", &file, "--sweep", "--json"]);
+    assert_eq!(plan["decision"]["engine"], "host");
+    assert_eq!(plan["decision"]["path"], "shared_memory");
+    assert!(
+        plan["remarks"].to_string().contains("at most 8 ranks"),
+        "{}",
+        plan["remarks"]
+    );
+    assert!(
+        plan["alternatives"]
+            .to_string()
+            .contains("kernels serve at most 8 ranks")
+    );
+    let lengths = plan["sweep"].as_array().unwrap();
+    assert!(
+        lengths.iter().all(|length| length["algorithm"].is_string()),
+        "{lengths:?}"
+    );
+    // Who insists on GPUs gets the reason, and no plan.
+    let output = run(&["plan", "--topology", &file, "--policy", "host_staged"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
 #[test]
 fn words_of_the_policy_add_up_or_are_refused() {
     let error = refused(&["plan", "--preset", "rtx5090x2", "--policy", "peer,avoid_peer"]);

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::closed::closed_words;
 use crate::gates;
 use crate::{
-    AlgorithmChoice, AlgorithmName, Elements, Engine, Estimate, Explanation, Fabric, Gpus, Message, Method, Path,
-    PathChoice, Plan, Refusal, Request, Verdict,
+    AlgorithmChoice, AlgorithmName, Buffers, Elements, Engine, Estimate, Explanation, Fabric, Gpus, Message, Method,
+    Path, PathChoice, Plan, Policy, Refusal, Request, Verdict,
 };
 
 closed_words! {
@@ -168,6 +168,33 @@ impl Explanation {
 }
 
 impl Plan {
+    /// What would run a request under a preference, and its explanation. More ranks than kernels serve sum in the host's memory, to which and
+    /// from which the caller copies: that is another request, and is explained as such. Who names a path or an algorithm of GPUs gets that
+    /// or nothing.
+    #[must_use]
+    pub fn decision(&self, request: &Request, preference: Preference) -> (Explanation, Decision) {
+        let explanation = self.explain(request);
+        let decision = explanation.decision(preference);
+        let free = self.policy() == Policy::default();
+        let too_many = free && matches!(self.fit(), Err(Refusal::DeviceWorld { .. }));
+        if request.buffers.engine() == Engine::Host || !too_many {
+            return (explanation, decision);
+        }
+        let host = self.explain(&Request {
+            buffers: Buffers::Private,
+            ..*request
+        });
+        match (decision, host.predicted_us) {
+            (Decision::Delegate { predicted_us, .. }, Some(host_us)) if predicted_us < host_us => {
+                (explanation, decision)
+            }
+            (Decision::Own { .. } | Decision::Delegate { .. } | Decision::Refused, _) => {
+                let decision = host.decision(Preference::Exact);
+                (host, decision)
+            }
+        }
+    }
+
     /// The number of elements from which such requests, whatever their own length, are handed to another library under a preference; `None`
     /// where none are, or short ones are, too.
     #[must_use]
@@ -177,7 +204,7 @@ impl Plan {
                 elements: Elements::new(elements),
                 ..*request
             };
-            matches!(self.explain(&longer).decision(preference), Decision::Delegate { .. })
+            matches!(self.decision(&longer, preference).1, Decision::Delegate { .. })
         };
         // Messages of more bytes than GPUs have need no threshold.
         let mut above = 1_u64 << 34;

@@ -376,6 +376,29 @@ fn the_delegate_runs_only_where_the_policy_admits_it() {
         explanation.decision(Preference::Fastest),
         Decision::Delegate { .. }
     ));
+    // The ranks sum in the host's memory instead, which is explained as what it is; a long message is another library's.
+    let (host, decision) = plan.decision(&request, Preference::Exact);
+    assert_eq!(host.request.buffers, Buffers::Private);
+    assert!(matches!(
+        decision,
+        Decision::Own {
+            engine: Engine::Host,
+            path: Path::SharedMemory,
+            ..
+        }
+    ));
+    let long = device(1 << 24);
+    assert!(matches!(
+        plan.decision(&long, Preference::Fastest).1,
+        Decision::Delegate { .. }
+    ));
+    assert!(matches!(
+        plan.decision(&long, Preference::Exact).1,
+        Decision::Own {
+            engine: Engine::Host,
+            ..
+        }
+    ));
 }
 
 /// What the user told NCCL of peer access holds here, too, and a path that is named counts more.
