@@ -35,7 +35,7 @@ def build_wheel(
     words = f"--profile={profile}"
     if target:
         triple, _, glibc = target.partition(".2.")
-        words += f" --zig --target={triple} --compatibility=manylinux_2_{glibc}"
+        words += f" --zig --target={triple} --compatibility manylinux_2_{glibc}"
     return maturin.build_wheel(wheel_directory, {"build-args": words}, metadata_directory)
 
 
@@ -43,6 +43,9 @@ def _pack_executable(profile: str, target: str | None) -> None:
     cargo = os.environ.get("CARGO", "cargo")
     build = "zigbuild" if target else "build"
     words = [cargo, build, "--package", "lanesum-cli", "--bin", "lanesum", "--profile", profile]
+    if profile != "dev":
+        # Of the executable a quarter is left. Not for `dev`, whose artefacts others share.
+        words += ["--config", f"profile.{profile}.strip=true"]
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     if target:
         words += ["--target", target]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from lanesum._errors import RendezvousError
@@ -43,8 +44,9 @@ def _agreed(prefix: str, gather: Callable[[_Word], list[_Word]]) -> str:
 
 def of_torch(group: Any) -> tuple[int, int, str, int | None]:
     """Rank, number of ranks, name, and the current GPU if the process uses CUDA. All ranks of the group call it."""
-    import torch
-    import torch.distributed as dist
+    # Not by a statement: the package is typed and tested where there is no torch.
+    torch: Any = import_module("torch")
+    dist: Any = import_module("torch.distributed")
 
     if not dist.is_initialized():
         raise RendezvousError(

@@ -8,6 +8,8 @@ from typing_extensions import Self, Unpack
 
 from lanesum._explain import Explanation
 
+__all__ = ["VERSION", "Communicator", "Issued"]
+
 VERSION: Final[str]
 
 _Tensor = TypeVar("_Tensor")

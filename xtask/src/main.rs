@@ -16,6 +16,7 @@ mod kernels;
 mod model_check;
 mod peers;
 mod process;
+mod python;
 mod tally;
 mod test;
 mod workspace;
@@ -51,6 +52,8 @@ enum Chore {
     Bench(bench::Arguments),
     /// Judge the fabric model by published latencies, each host with its own rows left out
     ModelCheck(model_check::Arguments),
+    /// Build the Python package, install it below target/python and run its tests
+    Python(python::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
 }
@@ -82,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Gpu(arguments) => gpu::run(&workspace, arguments),
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
         Chore::ModelCheck(arguments) => model_check::run(&workspace, arguments),
+        Chore::Python(arguments) => python::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }
 }
