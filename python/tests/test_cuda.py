@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -246,6 +247,28 @@ def test_a_killed_rank_is_named_by_calls_on_streams(gpus: dict[str, str]) -> Non
     outcomes = ranks.run(3, killed, environment=gpus)
     for error in ranks.succeeded([outcomes[0], outcomes[2]]):
         assert isinstance(error, lanesum.RankLostError) and error.ranks == (1,)
+
+
+def interrupted(rank: int, world: int, name: str) -> Any:
+    communicator, gpu = joined(rank, world, name)
+    memory = filled(gpu, rank)
+    if rank == 1:
+        time.sleep(3)
+        communicator.all_reduce(interface(memory)).wait()
+        return True
+    issued = communicator.all_reduce(interface(memory))
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        issued.wait()
+    assert time.monotonic() - started < 2
+    # The call goes on, and can be waited for again.
+    issued.wait()
+    return bool((memory.read() == 3).all())
+
+
+def test_control_c_ends_a_wait_and_not_the_call(gpus: dict[str, str]) -> None:
+    assert ranks.succeeded(ranks.run(2, interrupted, environment=gpus)) == [True, True]
 
 
 def automatic(rank: int, world: int, name: str) -> Any:

@@ -66,8 +66,11 @@ def killed(rank: int, world: int, name: str, how: str) -> tuple[Any, float, bool
     with pytest.raises(lanesum.RankLostError) as told:
         while True:
             communicator.all_reduce(tensor)
-    assert how != "died" or communicator.lost_ranks == [1]
-    return told.value, time.monotonic() - started, bool(numpy.isnan(tensor).all())
+    took = time.monotonic() - started
+    while how == "died" and 1 not in communicator.lost_ranks:
+        # A peer may have noticed before this rank did.
+        assert time.monotonic() - started < 5
+    return told.value, took, bool(numpy.isnan(tensor).all())
 
 
 @pytest.mark.parametrize("how", ["died", "departed"])

@@ -309,6 +309,14 @@ def test_examples_run(path: Path) -> None:
     assert outcome.returncode == 0, outcome.stderr + outcome.stdout
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_program_of_the_documentation_runs(page: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    (tmp_path / "program.py").write_text(text.split("```python\n")[1].split("```")[0])
+    outcome = launched(2, sys.executable, str(tmp_path / "program.py"))
+    assert outcome.returncode == 0 and "3.0 <lanesum.Issued done: 28672 B by" in outcome.stdout, outcome.stderr
+
+
 def test_no_array_library_is_imported() -> None:
     words = "import sys, lanesum; print([m for m in ('numpy', 'torch', 'jax', 'cupy', 'mpi4py') if m in sys.modules])"
     outcome = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)

@@ -24,6 +24,10 @@ class Lying:
         self.__array_interface__ = interface
 
 
+class LyingMore:
+    __array_interface__ = 7
+
+
 def read_only() -> Any:
     array = numpy.ones(3, numpy.float32)
     array.flags.writeable = False
@@ -70,6 +74,8 @@ def floats(*shape: int) -> Any:
 BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
     "a list": (lambda: [1.0, 2.0], lanesum.TensorTypeError, "no_tensor"),
     "None": (lambda: None, lanesum.TensorTypeError, "no_tensor"),
+    "a scalar": (lambda: numpy.float32(1), lanesum.TensorTypeError, "scalar"),
+    "bytes": (lambda: bytes(8), lanesum.TensorTypeError, "no_tensor"),
     "float64": (lambda: numpy.ones(3), lanesum.TensorTypeError, "dtype"),
     "int32": (lambda: numpy.ones(3, numpy.int32), lanesum.TensorTypeError, "dtype"),
     "big-endian": (lambda: numpy.ones(3, ">f4"), lanesum.TensorTypeError, "dtype"),
@@ -86,6 +92,9 @@ BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
     "no capsule": (NoCapsule, lanesum.TensorError, "protocol"),
     "another vendor's GPU": (Elsewhere, lanesum.DeviceError, "place"),
     "no shape": (lambda: Lying(typestr="<f4", data=(1, False)), lanesum.TensorError, "protocol"),
+    "data of another kind": (lambda: Lying(typestr="<f4", shape=(1,), data=b"1234"), lanesum.TensorError, "protocol"),
+    "a shape of another kind": (lambda: Lying(typestr="<f4", shape=3, data=(1, False)), lanesum.TensorError, "protocol"),
+    "an interface of another kind": (LyingMore, lanesum.TensorError, "protocol"),
     "a negative length": (lambda: Lying(typestr="<f4", shape=(-1,), data=(1, False)), lanesum.TensorError, "protocol"),
     "more than memory": (
         lambda: Lying(typestr="<f4", shape=(2**62, 2**62), data=(1, False)),

@@ -9,6 +9,8 @@ use crate::error::refused;
 pub enum Refusal {
     /// Nothing that holds elements.
     NoTensor { found: String },
+    /// A scalar of NumPy, which has no memory of its own.
+    Scalar,
     /// Elements of another type.
     Dtype { found: String },
     /// Input and output of different types.
@@ -50,6 +52,7 @@ impl Refusal {
     fn name(&self) -> (&'static str, &'static str) {
         match self {
             Self::NoTensor { .. } => ("TensorTypeError", "no_tensor"),
+            Self::Scalar => ("TensorTypeError", "scalar"),
             Self::Dtype { .. } => ("TensorTypeError", "dtype"),
             Self::Dtypes { .. } => ("TensorTypeError", "dtypes"),
             Self::Strided => ("TensorError", "strided"),
@@ -73,6 +76,7 @@ impl Refusal {
     fn cause(&self) -> String {
         match self {
             Self::NoTensor { found } => format!("an object of type {found} holds no tensor"),
+            Self::Scalar => "a scalar of NumPy has no memory that could be shared".into(),
             Self::Dtype { found } => {
                 format!("the tensor's elements are {found}; float32, float16 and bfloat16 can be reduced")
             }
@@ -105,6 +109,7 @@ impl Refusal {
             Self::NoTensor { .. } => {
                 "give a NumPy array, a torch tensor, or an object with __dlpack__, __cuda_array_interface__ or __array_interface__"
             }
+            Self::Scalar => "give an array of it: `numpy.array(scalar)`",
             Self::Dtype { .. } => "convert it, with `.astype(numpy.float32)` or `.to(torch.bfloat16)`",
             Self::Dtypes { .. } => "give an `out` of the tensor's dtype",
             Self::Strided => {

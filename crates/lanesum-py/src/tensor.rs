@@ -7,7 +7,7 @@ use lanesum::Dtype;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::dlpack;
 use crate::refusal::Refusal;
@@ -77,6 +77,9 @@ impl<'py> Tensor<'py> {
                 gpu_of_interface(object, interface, stream)
             });
         }
+        if is_scalar(object)? {
+            return Err(Refusal::Scalar.into());
+        }
         if let Some(interface) = object.getattr_opt(intern!(py, "__array_interface__"))? {
             return Self::of_interface(object, &interface, |_| Ok(Place::Host));
         }
@@ -96,17 +99,23 @@ impl<'py> Tensor<'py> {
         place: impl FnOnce(&Bound<'py, PyDict>) -> PyResult<Place>,
     ) -> PyResult<Self> {
         let py = object.py();
-        let interface = interface.cast::<PyDict>()?;
-        let entry = |name| interface.get_item(name);
-        let missing = || Refusal::Protocol {
-            what: "its array interface lacks an entry",
+        let broken = |_: PyErr| Refusal::Protocol {
+            what: "an entry of its array interface is not what it should be",
         };
-        let shape: Vec<i64> = entry(intern!(py, "shape"))?.ok_or_else(missing)?.extract()?;
-        let typestr: String = entry(intern!(py, "typestr"))?.ok_or_else(missing)?.extract()?;
-        let (address, read_only): (usize, bool) = entry(intern!(py, "data"))?.ok_or_else(missing)?.extract()?;
+        let interface = interface.cast::<PyDict>().map_err(|error| broken(error.into()))?;
+        let entry = |name| {
+            interface.get_item(name)?.ok_or_else(|| {
+                PyErr::from(Refusal::Protocol {
+                    what: "its array interface lacks an entry",
+                })
+            })
+        };
+        let typestr: String = entry(intern!(py, "typestr"))?.extract().map_err(broken)?;
         let dtype = dtype_of_typestr(object, &typestr)?;
-        let strides: Option<Vec<i64>> = match entry(intern!(py, "strides"))? {
-            Some(strides) => strides.extract()?,
+        let shape: Vec<i64> = entry(intern!(py, "shape"))?.extract().map_err(broken)?;
+        let (address, read_only): (usize, bool) = entry(intern!(py, "data"))?.extract().map_err(broken)?;
+        let strides: Option<Vec<i64>> = match interface.get_item(intern!(py, "strides"))? {
+            Some(strides) => strides.extract().map_err(broken)?,
             None => None,
         };
         Ok(Self {
@@ -320,12 +329,26 @@ fn ask<'py>(object: &Bound<'py, PyAny>, place: Place) -> PyResult<Bound<'py, PyA
     })
 }
 
+/// A scalar of NumPy shows an array of its own that is gone at once.
+fn is_scalar(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    match loaded(py, intern!(py, "numpy"))?.getattr_opt(intern!(py, "generic"))? {
+        Some(scalar) => object.is_instance(&scalar),
+        None => Ok(false),
+    }
+}
+
+/// A module, if the process has imported it, else None.
+pub fn loaded<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "sys"))?
+        .getattr(intern!(py, "modules"))?
+        .call_method1(intern!(py, "get"), (name,))
+}
+
 /// JAX exports arrays without saying that they must not be written.
 fn unwritable(object: &Bound<'_, PyAny>, read_only: bool) -> PyResult<Option<Unwritable>> {
     let py = object.py();
-    let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
-    let jax = modules.call_method1(intern!(py, "get"), (intern!(py, "jax"),))?;
-    if let Some(array) = jax.getattr_opt(intern!(py, "Array"))?
+    if let Some(array) = loaded(py, intern!(py, "jax"))?.getattr_opt(intern!(py, "Array"))?
         && object.is_instance(&array)?
     {
         return Ok(Some(Unwritable::Immutable));

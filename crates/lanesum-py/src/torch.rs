@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::refusal::Refusal;
-use crate::tensor::{Place, Tensor};
+use crate::tensor::{Place, Tensor, loaded};
 
 /// What is asked of torch again and again.
 struct Torch {
@@ -36,8 +36,7 @@ impl Torch {
         if let Some(torch) = TORCH.get(py) {
             return Ok(Some(torch));
         }
-        let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
-        let module = modules.call_method1(intern!(py, "get"), (intern!(py, "torch"),))?;
+        let module = loaded(py, intern!(py, "torch"))?;
         // None, or a module that is being imported.
         if !module.hasattr(intern!(py, "bfloat16"))? || !module.hasattr(intern!(py, "cuda"))? {
             return Ok(None);
