@@ -75,6 +75,12 @@ def streams(rank: int, world: int, name: str) -> list[Any]:
             communicator.all_reduce(tensor, stream=stream).wait()
             assert (memory.read() == 3).all()
     assert view.streams == versions.streams == [1, own, own, own, own]
+    # What the library of `out` still does is waited for by the call's stream, wherever that comes from.
+    out = Dlpack(filled(gpu, 9))
+    memory.write(numpy.full(301, rank + 1, numpy.float32))
+    communicator.all_reduce(interface(memory, stream=own), out=out).wait()
+    assert (out.memory.read() == 3).all() and out.streams == [own]
+    memory.write(numpy.full(301, 3, numpy.float32))
     # CuPy's current stream is in its interface.
     communicator.all_reduce(interface(memory, stream=own))
     gpu.synchronize(own)
@@ -187,7 +193,8 @@ def refusals(rank: int, world: int, name: str) -> list[Any]:
     host = numpy.ones(301, numpy.float32)
     for tensor, out, kind, case in [
         (interface(memory, device=5), None, lanesum.DeviceError, "foreign_device"),
-        (interface(memory, device=rank), interface(memory, device=5), lanesum.DeviceError, "places"),
+        (interface(memory, device=rank), interface(memory, device=5), lanesum.DeviceError, "foreign_device"),
+        (interface(memory), interface(memory, device=5), lanesum.DeviceError, "foreign_device"),
         (interface(memory), host, lanesum.DeviceError, "places"),
         (host, interface(memory), lanesum.DeviceError, "places"),
         (interface(memory, strides=(8,)), None, lanesum.TensorError, "strided"),

@@ -15,7 +15,7 @@ use crate::options;
 use crate::refusal::Refusal;
 use crate::reports;
 use crate::stream;
-use crate::tensor::{Place, Tensor};
+use crate::tensor::Tensor;
 
 /// One rank's end of a group of ranks that reduce together.
 #[pyclass(frozen, module = "lanesum")]
@@ -90,50 +90,6 @@ impl Communicator {
         })
         .map_err(|failure| raised(py, failure))
     }
-
-    /// Whether a tensor is where the communicator reduces. Without a GPU of its own, the library says why it has none.
-    fn reaches(&self, place: Place) -> Result<(), Refusal> {
-        match (place, self.device) {
-            (
-                Place::Gpu {
-                    ordinal: Some(found), ..
-                },
-                Some(own),
-            ) if found != own => Err(Refusal::Foreign { found, own }),
-            (Place::Gpu { .. } | Place::Host, _) => Ok(()),
-        }
-    }
-
-    /// Checks the tensors of a call.
-    fn addresses(
-        &self,
-        tensor: &Tensor<'_>,
-        out: Option<&Tensor<'_>>,
-        stream: Option<usize>,
-    ) -> Result<Addresses, Refusal> {
-        self.reaches(tensor.place)?;
-        match out {
-            None => tensor.writable("tensor")?,
-            Some(out) => {
-                tensor.fits(out)?;
-                out.writable("tensor `out`")?;
-            }
-        }
-        let stream = match (tensor.place, stream) {
-            (Place::Host, Some(_)) => return Err(Refusal::HostStream),
-            (Place::Host, None) => None,
-            (Place::Gpu { stream, .. }, _) => Some(stream),
-        };
-        Ok(Addresses {
-            input: tensor.address,
-            output: out.map_or(tensor.address, |out| out.address),
-            elements: tensor.elements,
-            dtype: tensor.dtype,
-            operation: Operation::Sum,
-            label: None,
-            stream,
-        })
-    }
 }
 
 fn raised(py: Python<'_>, failure: Failure) -> PyErr {
@@ -141,19 +97,6 @@ fn raised(py: Python<'_>, failure: Failure) -> PyErr {
         Failure::Refused(refusal) => refusal.into(),
         Failure::Library(error) => exception(py, &error),
     }
-}
-
-/// Lengths that differ are the library's refusal, with its words.
-fn same_length(py: Python<'_>, tensor: &Tensor<'_>, out: &Tensor<'_>) -> PyResult<()> {
-    if tensor.elements == out.elements {
-        return Ok(());
-    }
-    let length = |elements| usize::try_from(elements).unwrap_or(usize::MAX);
-    let refused = lanesum::Refused::Lengths {
-        input: length(tensor.elements),
-        output: length(out.elements),
-    };
-    Err(exception(py, &refused.into()))
 }
 
 #[pymethods]
@@ -221,13 +164,15 @@ impl Communicator {
         let operation = op.map_or(Ok(Operation::Sum), |op| options::word(op))?;
         let stream = stream.map(stream::handle).transpose()?;
         let input = Tensor::read(tensor, stream)?;
-        let output = out.map(|out| Tensor::read(out, stream)).transpose()?;
-        let mut call = self.addresses(&input, output.as_ref(), stream)?;
-        if let Some(output) = &output {
-            same_length(py, &input, output)?;
-        }
-        call.operation = operation;
-        call.label = label.map(Label::new);
+        // What the library of `out` still does is waited for by the stream that orders the call.
+        let output = out
+            .map(|out| Tensor::read(out, stream.or(input.stream())))
+            .transpose()?;
+        let call = Addresses {
+            operation,
+            label: label.map(Label::new),
+            ..Addresses::of(py, (&input, output.as_ref()), stream, self.device)?
+        };
         let issued = self.with(py, |communicator| {
             // SAFETY: the tensors were found dense, of this dtype and length, the output writable, and the caller holds references to
             // them; that nobody else touches them meanwhile, and that GPU memory and stream live until the call has completed, is what

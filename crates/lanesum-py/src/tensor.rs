@@ -148,6 +148,14 @@ impl<'py> Tensor<'py> {
         })
     }
 
+    /// The stream that orders a call on it; none for memory of the host, where calls are done when they return.
+    pub fn stream(&self) -> Option<usize> {
+        match self.place {
+            Place::Host => None,
+            Place::Gpu { stream, .. } => Some(stream),
+        }
+    }
+
     /// Whether the result may be written here; `name` says what this is to the caller.
     pub fn writable(&self, name: &'static str) -> Result<(), Refusal> {
         match self.unwritable {
