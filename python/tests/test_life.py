@@ -76,7 +76,7 @@ def test_what_it_tells_of_itself() -> None:
 def busy(rank: int, world: int, name: str) -> list[str]:
     communicator = lanesum.Communicator(rank, world, name, deadline=20)
     if rank == 1:
-        time.sleep(1)
+        time.sleep(2)
         communicator.all_reduce(floats())
         communicator.all_reduce(floats())
         return []
@@ -93,6 +93,14 @@ def busy(rank: int, world: int, name: str) -> list[str]:
         with pytest.raises(lanesum.BusyError, match="another thread.*hint") as told:
             use()
         kinds.append(told.value.kind)
+    child = os.fork()
+    if child == 0:
+        try:
+            communicator.all_reduce(floats())
+        except lanesum.ForkedError:
+            os._exit(7)
+        os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     caller.join()
     # One after the other, threads may share it.
     results: list[Any] = []

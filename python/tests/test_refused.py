@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import lanesum
 import numpy
 import pytest
 import ranks
+import test_cuda
 
 
 @pytest.fixture
@@ -206,6 +208,46 @@ def test_gpu_memory_without_a_gpu(alone: lanesum.Communicator) -> None:
     assert device.value.kind == "places"
     with lanesum.Communicator(0, 1, ranks.name(), engine="auto") as automatic:
         assert automatic.device is None and "libcuda.so.1" in (automatic.without_device or "")
+
+
+def fakes(rank: int, world: int, name: str) -> list[str]:
+    """The same with a stand-in for torch: what is asked of a tensor decides, whoever answers."""
+    torch: Any = test_cuda.fake_torch({}, raw=True)
+
+    class Tensor(test_cuda.FakeTensor):
+        def __init__(self, **differently: Any) -> None:
+            self.array = floats(3)
+            self.layout, self.dtype, self.requires_grad = torch.strided, torch.float32, False
+            self.device, self.dense = SimpleNamespace(type="cpu", index=None), True
+            vars(self).update(differently)
+
+        def is_contiguous(self) -> bool:
+            return bool(self.dense)
+
+        def data_ptr(self) -> int:
+            return int(self.array.ctypes.data)
+
+        def numel(self) -> int:
+            return 3
+
+    seen = []
+    with lanesum.Communicator(rank, world, name) as communicator:
+        for differently in (
+            {"requires_grad": True},
+            {"layout": "torch.sparse_coo"},
+            {"dtype": "torch.float64"},
+            {"device": SimpleNamespace(type="meta", index=None)},
+            {"dense": False},
+        ):
+            with pytest.raises(lanesum.TensorError, match="hint") as told:
+                communicator.all_reduce(Tensor(**differently))
+            seen.append(told.value.kind)
+        assert communicator.all_reduce(Tensor()).ordinal == 0
+    return seen
+
+
+def test_what_torch_alone_knows_without_torch() -> None:
+    assert ranks.succeeded(ranks.run(1, fakes)) == [["requires_grad", "sparse", "dtype", "place", "strided"]]
 
 
 def test_what_torch_alone_knows(alone: lanesum.Communicator) -> None:

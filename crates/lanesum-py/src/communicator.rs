@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use lanesum::{Builder, Error, Label, Operation, Rank};
+use lanesum::{Builder, Error, Label, Operation, Rank, Refused};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -26,6 +26,8 @@ pub struct Communicator {
     rank: usize,
     world: usize,
     device: Option<usize>,
+    /// The process that joined.
+    process: u32,
 }
 
 /// Why a call did not succeed.
@@ -47,6 +49,7 @@ impl Communicator {
             world: communicator.world().get(),
             device: communicator.device().map(lanesum::cuda::Device::ordinal),
             inner: Mutex::new(Some(communicator)),
+            process: std::process::id(),
         }
     }
 
@@ -77,6 +80,10 @@ impl Communicator {
         match self.inner.try_lock() {
             Ok(mut communicator) => work(&mut communicator),
             Err(TryLockError::Poisoned(poisoned)) => work(&mut poisoned.into_inner()),
+            // A child that was forked during a call: nobody is there who would unlock it.
+            Err(TryLockError::WouldBlock) if self.process != std::process::id() => {
+                Err(Failure::Library(Refused::Forked.into()))
+            }
             Err(TryLockError::WouldBlock) => Err(Failure::Refused(Refusal::Busy)),
         }
     }
