@@ -17,6 +17,7 @@ mod kernels;
 mod model_check;
 mod peers;
 mod process;
+mod python;
 mod snapshots;
 mod tally;
 mod test;
@@ -57,6 +58,8 @@ enum Chore {
     ModelCheck(model_check::Arguments),
     /// Look for texts that the readers of dumps and words cannot take; needs nightly Rust and cargo-fuzz
     Fuzz(fuzz::Arguments),
+    /// Build the Python package, install it below target/python and run its tests
+    Python(python::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
 }
@@ -90,6 +93,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Bench(arguments) => bench::run(&workspace, arguments),
         Chore::ModelCheck(arguments) => model_check::run(&workspace, arguments),
         Chore::Fuzz(arguments) => fuzz::run(&workspace, arguments),
+        Chore::Python(arguments) => python::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
     }
 }

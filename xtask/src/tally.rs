@@ -1,4 +1,4 @@
-//! How many tests ran, read from the test harness' own summary lines.
+//! How many tests ran, read from the own summary lines of Rust's test harness and of pytest.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -23,8 +23,33 @@ impl Tally {
         skipped: 0,
     };
 
-    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; any other line is `None`.
+    /// Reads the summary of either harness; any other line is `None`.
     pub fn from_line(line: &str) -> Option<Tally> {
+        Self::from_cargo(line).or_else(|| Self::from_pytest(line))
+    }
+
+    /// Reads pytest's `1 failed, 68 passed, 4 skipped, 1 deselected in 14.93s`; any other line is `None`.
+    pub fn from_pytest(line: &str) -> Option<Tally> {
+        let (counts, time) = line.trim().split_once(" in ")?;
+        let seconds = time.split(' ').next()?.strip_suffix('s')?;
+        seconds.parse::<f64>().ok()?;
+        let mut tally = Tally::default();
+        for count in counts.split(", ") {
+            let (number, what) = count.split_once(' ')?;
+            let number = number.parse::<u64>().ok()?;
+            match what {
+                "passed" | "xfailed" => tally.passed += number,
+                "failed" | "error" | "errors" | "xpassed" => tally.failed += number,
+                "skipped" => tally.skipped += number,
+                "deselected" | "warning" | "warnings" => {}
+                _ => return None,
+            }
+        }
+        Some(tally)
+    }
+
+    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; any other line is `None`.
+    fn from_cargo(line: &str) -> Option<Tally> {
         let summary = line.trim_start().strip_prefix("test result: ")?;
         let (_, counts) = summary.split_once(". ")?;
         let mut tally = Tally::default();
@@ -88,8 +113,35 @@ mod tests {
     }
 
     #[test]
+    fn summaries_of_pytest_are_read() {
+        for (line, (passed, failed, skipped)) in [
+            ("3 passed in 0.01s", (3, 0, 0)),
+            (
+                "2 failed, 68 passed, 4 skipped, 1 deselected, 2 warnings in 75.93s (0:01:15)",
+                (68, 2, 4),
+            ),
+            ("1 passed, 2 errors in 1.5s", (1, 2, 0)),
+        ] {
+            let tally = Tally {
+                passed,
+                failed,
+                skipped,
+            };
+            assert_eq!(Tally::from_line(line), Some(tally), "{line}");
+        }
+    }
+
+    #[test]
     fn other_lines_are_not() {
-        for line in ["", "test result", "running 3 tests", "test a ... ok"] {
+        for line in [
+            "",
+            "test result",
+            "running 3 tests",
+            "test a ... ok",
+            "3 passed",
+            "3 passed in time",
+            "3 ranks in 0.5s",
+        ] {
             assert_eq!(Tally::from_line(line), None, "{line:?}");
         }
     }

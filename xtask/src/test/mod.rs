@@ -8,6 +8,7 @@
 
 mod examples;
 mod loom;
+mod python;
 mod steps;
 
 use std::fs::File;
@@ -52,6 +53,8 @@ enum Step {
     Doctests,
     /// The numbered examples run on two ranks
     Examples,
+    /// The Python package, installed by pip: its types and its tests
+    Python,
     /// The segment's protocol under the loom model checker
     Loom,
     /// Each deliberate fault of the protocol makes a loom test fail
@@ -70,6 +73,7 @@ impl Step {
             Step::Tests => "tests",
             Step::Doctests => "doctests",
             Step::Examples => "examples",
+            Step::Python => "python",
             Step::Loom => "loom",
             Step::Mutants => "mutants",
         }
@@ -86,6 +90,7 @@ impl Step {
             Step::Tests => steps::tests(workspace, journal),
             Step::Doctests => steps::doctests(workspace, journal),
             Step::Examples => examples::run(workspace, journal),
+            Step::Python => python::run(workspace, journal),
             Step::Loom => loom::protocol(workspace, journal),
             Step::Mutants => loom::mutants(workspace, journal),
         }
@@ -103,10 +108,20 @@ impl Step {
             Step::Tests => "run the named test alone: `cargo test -p CRATE NAME`",
             Step::Doctests => "run `cargo test --doc -p CRATE`",
             Step::Examples => "run `cargo run -- launch -n 2 -- target/debug/examples/NAME`",
+            Step::Python => "run `target/python/venv/bin/pytest -x -k NAME`",
             Step::Loom => "run `cargo xtask test loom`; loom prints the schedule that fails",
             Step::Mutants => "a model in tests/loom.rs must fail with LANESUM_MUTANT set to the named one",
         }
     }
+}
+
+/// Runs the step of the Python package alone.
+///
+/// # Errors
+/// As [`run`].
+pub fn python_alone(workspace: &Workspace) -> Result<ExitCode, XtaskError> {
+    let steps = vec![Step::Python];
+    run(workspace, &Arguments { steps })
 }
 
 /// Runs the steps and prints the count as the last line.
@@ -144,7 +159,7 @@ fn only_checks(steps: &[Step], total: Tally) -> bool {
     total.failed == 0
         && steps.iter().all(|step| match step {
             Step::Fmt | Step::Clippy | Step::Aarch64 | Step::Generated | Step::Kernels | Step::Rustdoc => true,
-            Step::Tests | Step::Doctests | Step::Examples | Step::Loom | Step::Mutants => false,
+            Step::Tests | Step::Doctests | Step::Examples | Step::Python | Step::Loom | Step::Mutants => false,
         })
 }
 
@@ -281,10 +296,15 @@ impl Journal {
     }
 }
 
-/// The name in `test NAME ... FAILED`.
+/// The name in `test NAME ... FAILED`, or in pytest's `FAILED NAME - why`.
 fn failed_test(line: &str) -> Option<String> {
-    let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
-    Some(name.to_owned())
+    let cargos = || line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
+    let pytests = || {
+        let rest = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))?;
+        let name = rest.split(" - ").next()?;
+        name.contains(".py").then_some(name)
+    };
+    cargos().or_else(pytests).map(str::to_owned)
 }
 
 /// Lines that say only that things go well.
@@ -308,8 +328,18 @@ fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("running ") && line.ends_with(['s', 't'])
         || line.starts_with("test result: ")
+        || Tally::from_pytest(line).is_some_and(|tally| tally.failed == 0)
+        || is_progress_of_pytest(line)
         || line.starts_with("test ") && line.ends_with("... ok")
         || WORDS_OF_CARGO.iter().any(|word| line.starts_with(word))
+}
+
+/// A line such as `..s..x [ 97%]`; an `F` or an `E` in it is told by name at the end.
+fn is_progress_of_pytest(line: &str) -> bool {
+    let Some((letters, percent)) = line.split_once('[') else {
+        return false;
+    };
+    percent.ends_with("%]") && letters.trim_end().chars().all(|letter| ".sxXFE".contains(letter))
 }
 
 #[cfg(test)]
@@ -329,6 +359,9 @@ mod tests {
         assert!(is_noise("test epoch::wraps ... ok"));
         assert!(is_noise("   Compiling serde v1"));
         assert!(is_noise("running 12 tests"));
+        assert!(is_noise("....s..F.            [ 97%]"));
+        assert!(is_noise("75 passed, 4 skipped, 1 deselected in 24.93s"));
+        assert!(!is_noise("1 failed, 75 passed in 24.93s"));
     }
 
     #[test]
@@ -339,6 +372,10 @@ mod tests {
         );
         assert_eq!(failed_test("test reuse_is_proved ... ok"), None);
         assert_eq!(failed_test("test result: FAILED. 0 passed"), None);
+        assert_eq!(
+            failed_test("FAILED python/tests/test_host.py::test_bits[ab] - AssertionError: no").as_deref(),
+            Some("python/tests/test_host.py::test_bits[ab]")
+        );
     }
 
     #[test]

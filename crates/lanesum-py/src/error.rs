@@ -1,0 +1,110 @@
+//! Errors of the library as Python's exceptions, variant by variant. The classes are those of python/lanesum/_errors.py.
+//!
+//! The library's enums are open to other crates, so each match needs a `_` arm. Clippy's `wildcard_enum_match_arm`, which the workspace
+//! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
+
+use lanesum::{Error, Fault, FaultKind, Rank, Refused};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Which exception, and the word by which programs tell its cases apart.
+struct Name {
+    class: &'static str,
+    kind: &'static str,
+}
+
+const fn name(class: &'static str, kind: &'static str) -> Name {
+    Name { class, kind }
+}
+
+/// The exception for an error of the library.
+pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let ranks: Vec<usize> = error.failed_ranks().into_iter().map(Rank::index).collect();
+    raise(py, &of(error), &error.to_string(), error.hint().as_deref(), &ranks)
+}
+
+/// An exception of the package: what, why, and what to do.
+pub fn refused(py: Python<'_>, class: &'static str, kind: &'static str, cause: &str, hint: &str) -> PyErr {
+    raise(py, &name(class, kind), cause, Some(hint), &[])
+}
+
+fn of(error: &Error) -> Name {
+    match error {
+        Error::Environment(_) => name("EnvironmentVariableError", "environment"),
+        Error::Rendezvous(_) => name("RendezvousError", "rendezvous"),
+        Error::Plan(_) => name("PlanError", "plan"),
+        Error::Segment(_) => name("SegmentError", "segment"),
+        Error::Fault(fault) => of_fault(fault),
+        Error::Poisoned { .. } => name("PoisonedError", "poisoned"),
+        Error::Refused(refused) => of_refused(refused),
+        Error::Cuda(_) => name("CudaError", "cuda"),
+        Error::PeerDevice { .. } => name("PeerDeviceError", "peer_device"),
+        Error::System { .. } => name("ResourceError", "system"),
+        _ => name("Error", "unknown"),
+    }
+}
+
+fn of_fault(fault: &Fault) -> Name {
+    match &fault.kind {
+        FaultKind::Died { .. } => name("RankLostError", "died"),
+        FaultKind::Departed { .. } => name("RankLostError", "departed"),
+        FaultKind::Panicked { .. } => name("RankLostError", "panicked"),
+        FaultKind::Late { .. } => name("LateError", "late"),
+        FaultKind::Mismatch { .. } => name("MismatchError", "mismatch"),
+        FaultKind::Corrupt { .. } => name("FaultError", "corrupt"),
+        FaultKind::Overlap { .. } => name("FaultError", "overlap"),
+        FaultKind::Device { .. } => name("FaultError", "device"),
+        _ => name("FaultError", "unknown"),
+    }
+}
+
+fn of_refused(refused: &Refused) -> Name {
+    match refused {
+        Refused::Lengths { .. } => name("TensorError", "lengths"),
+        Refused::TooMany { .. } => name("TensorError", "too_many"),
+        Refused::Overlap => name("TensorError", "overlap"),
+        Refused::Null { .. } => name("TensorError", "null"),
+        Refused::TooLarge { .. } => name("TensorError", "too_large"),
+        Refused::ForeignBuffer => name("TensorError", "foreign_buffer"),
+        Refused::ForeignDevice { .. } => name("DeviceError", "foreign_device"),
+        Refused::ArenaFull(_) => name("RefusedError", "arena_full"),
+        Refused::Forked => name("ForkedError", "forked"),
+        Refused::Deadline { .. } => name("RefusedError", "deadline"),
+        Refused::Decision(_) => name("RefusedError", "decision"),
+        Refused::Capturing => name("RefusedError", "capturing"),
+        Refused::CaptureInvalid { .. } => name("RefusedError", "capture_invalid"),
+        Refused::Poisoned { .. } => name("PoisonedError", "poisoned"),
+        Refused::Isa { .. } => name("RefusedError", "isa"),
+        _ => name("RefusedError", "unknown"),
+    }
+}
+
+fn raise(py: Python<'_>, name: &Name, cause: &str, hint: Option<&str>, ranks: &[usize]) -> PyErr {
+    match instance(py, name, cause, hint, ranks) {
+        Ok(instance) => PyErr::from_value(instance),
+        // The package's own module is missing, as where the extension was copied alone.
+        Err(broken) => {
+            let error = PyRuntimeError::new_err(cause.to_owned());
+            error.set_cause(py, Some(broken));
+            error
+        }
+    }
+}
+
+fn instance<'py>(
+    py: Python<'py>,
+    name: &Name,
+    cause: &str,
+    hint: Option<&str>,
+    ranks: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let words = PyDict::new(py);
+    words.set_item(intern!(py, "hint"), hint)?;
+    words.set_item(intern!(py, "kind"), name.kind)?;
+    words.set_item(intern!(py, "ranks"), PyTuple::new(py, ranks)?)?;
+    py.import(intern!(py, "lanesum._errors"))?
+        .getattr(name.class)?
+        .call((cause,), Some(&words))
+}
