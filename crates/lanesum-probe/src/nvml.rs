@@ -1,7 +1,7 @@
 //! The machine's own management library, NVML: which GPUs there are, whether this process may use them or not, and what their links do.
 //!
 //! It comes with the driver and is loaded at run time; most machines have none. Unlike the rest of this room it runs code of others,
-//! which may hang or crash: [`observe`] belongs into a process that somebody can do without, and [`nvlinks`], for ranks that have loaded
+//! which may hang or crash: [`observe`] belongs into a process that somebody can do without, and [`own`], for ranks that have loaded
 //! the driver anyway, waits in another thread and not for long. What NVML does not tell of a GPU, or has no function for, is `None`.
 
 mod gpu;
