@@ -63,7 +63,7 @@ def main() -> None:
     multiprocessing.set_start_method("spawn")
     rows = []
     for world in map(int, arguments.ranks.split(",")):
-        answers = multiprocessing.Queue()
+        answers: Any = multiprocessing.Queue()
         processes = [multiprocessing.Process(target=rank_of, args=(rank, world, answers)) for rank in range(world)]
         for process in processes:
             process.start()
