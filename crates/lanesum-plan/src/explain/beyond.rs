@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::closed::closed_words;
+use crate::cost::HOST_RANK_STORE_US;
 use crate::gates;
 use crate::{
     AlgorithmChoice, AlgorithmName, Buffers, Elements, Engine, Estimate, Explanation, Fabric, Gpus, Message, Method,
@@ -185,7 +186,10 @@ impl Plan {
             ..*request
         });
         match (decision, host.predicted_us) {
-            (Decision::Delegate { predicted_us, .. }, Some(host_us)) if predicted_us < host_us => {
+            // The delegate takes the memory where it is.
+            (Decision::Delegate { predicted_us, .. }, Some(host_us))
+                if predicted_us < host_us + self.copies_us(request) =>
+            {
                 (explanation, decision)
             }
             (Decision::Own { .. } | Decision::Delegate { .. } | Decision::Refused, _) => {
@@ -193,6 +197,13 @@ impl Plan {
                 (host, decision)
             }
         }
+    }
+
+    /// What copies of a message to the host's memory and back take, while all ranks make them.
+    fn copies_us(&self, request: &Request) -> f64 {
+        let Some(gpus) = &self.topology().gpus else { return 0.0 };
+        let slower = 1000.0 / f64::from(gpus.links.slowest_to_host(self.world())) * gpus.host_crowd().max(1) as f64;
+        2.0 * request.bytes().get() as f64 * HOST_RANK_STORE_US * slower
     }
 
     /// The number of elements from which such requests, whatever their own length, are handed to another library under a preference; `None`
