@@ -135,6 +135,9 @@ class FakeTensor:
     def is_contiguous(self) -> bool:
         return True
 
+    def is_neg(self) -> bool:
+        return False
+
     def data_ptr(self) -> int:
         return self.memory.address
 

@@ -69,6 +69,11 @@ class Elsewhere(Liar):
         return (10, 0)
 
 
+def big_endian_bfloat16() -> Any:
+    bfloat16 = numpy.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    return numpy.ones(3, bfloat16).byteswap().view(bfloat16.newbyteorder(">"))
+
+
 def floats(*shape: int) -> Any:
     return numpy.ones(shape, numpy.float32)
 
@@ -81,6 +86,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
     "float64": (lambda: numpy.ones(3), lanesum.TensorTypeError, "dtype"),
     "int32": (lambda: numpy.ones(3, numpy.int32), lanesum.TensorTypeError, "dtype"),
     "big-endian": (lambda: numpy.ones(3, ">f4"), lanesum.TensorTypeError, "dtype"),
+    "big-endian bfloat16": (big_endian_bfloat16, lanesum.TensorTypeError, "dtype"),
     "two bytes of anything": (lambda: numpy.zeros(3, "V2"), lanesum.TensorTypeError, "dtype"),
     "a record": (lambda: numpy.zeros(3, [("a", "f4")]), lanesum.TensorTypeError, "dtype"),
     "objects": (lambda: numpy.array([None]), lanesum.TensorTypeError, "dtype"),
@@ -97,6 +103,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
     "data of another kind": (lambda: Lying(typestr="<f4", shape=(1,), data=b"1234"), lanesum.TensorError, "protocol"),
     "a shape of another kind": (lambda: Lying(typestr="<f4", shape=3, data=(1, False)), lanesum.TensorError, "protocol"),
     "an interface of another kind": (LyingMore, lanesum.TensorError, "protocol"),
+    "a shape that claims more than memory": (
+        lambda: Lying(typestr="<f4", shape=range(2**40), data=(1, False)),
+        lanesum.TensorError,
+        "protocol",
+    ),
     "a negative length": (lambda: Lying(typestr="<f4", shape=(-1,), data=(1, False)), lanesum.TensorError, "protocol"),
     "more than memory": (
         lambda: Lying(typestr="<f4", shape=(2**62, 2**62), data=(1, False)),
@@ -224,6 +235,9 @@ def fakes(rank: int, world: int, name: str) -> list[str]:
         def is_contiguous(self) -> bool:
             return bool(self.dense)
 
+        def is_neg(self) -> bool:
+            return bool(vars(self).get("turned"))
+
         def data_ptr(self) -> int:
             return int(self.array.ctypes.data)
 
@@ -238,6 +252,7 @@ def fakes(rank: int, world: int, name: str) -> list[str]:
             {"dtype": "torch.float64"},
             {"device": SimpleNamespace(type="meta", index=None)},
             {"dense": False},
+            {"turned": True},
         ):
             with pytest.raises(lanesum.TensorError, match="hint") as told:
                 communicator.all_reduce(Tensor(**differently))
@@ -247,7 +262,9 @@ def fakes(rank: int, world: int, name: str) -> list[str]:
 
 
 def test_what_torch_alone_knows_without_torch() -> None:
-    assert ranks.succeeded(ranks.run(1, fakes)) == [["requires_grad", "sparse", "dtype", "place", "strided"]]
+    assert ranks.succeeded(ranks.run(1, fakes)) == [
+        ["requires_grad", "sparse", "dtype", "place", "strided", "negated"]
+    ]
 
 
 def test_what_torch_alone_knows(alone: lanesum.Communicator) -> None:
@@ -259,6 +276,7 @@ def test_what_torch_alone_knows(alone: lanesum.Communicator) -> None:
         (torch.ones(3, device="meta"), "place"),
         (torch.ones(3, 4).t(), "strided"),
         (torch.ones(1).expand(4), "strided"),
+        (torch.tensor([1 + 2j]).conj().imag, "negated"),
     ]:
         with pytest.raises(lanesum.TensorError) as told:
             alone.all_reduce(tensor)

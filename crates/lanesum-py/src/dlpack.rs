@@ -138,8 +138,9 @@ fn read(tensor: &Tensor, read_only: bool) -> Result<View, &'static str> {
         return Err("its DLPack tensor has dimensions without lengths");
     }
     let offset = usize::try_from(tensor.byte_offset).map_err(|_| "its DLPack tensor begins beyond all memory")?;
+    let address = tensor.data.addr().checked_add(offset);
     Ok(View {
-        address: tensor.data.addr().wrapping_add(offset),
+        address: address.ok_or("its DLPack tensor begins beyond all memory")?,
         shape,
         strides,
         dtype: tensor.dtype,

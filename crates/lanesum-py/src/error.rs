@@ -4,7 +4,7 @@
 //! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
 
 use lanesum::{Error, Fault, FaultKind, Rank, Refused};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyAttributeError, PyImportError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -84,6 +84,8 @@ fn of_refused(refused: &Refused) -> Name {
 fn raise(py: Python<'_>, name: &Name, cause: &str, hint: Option<&str>, ranks: &[usize]) -> PyErr {
     match instance(py, name, cause, hint, ranks) {
         Ok(instance) => PyErr::from_value(instance),
+        // A signal's handler has run meanwhile and raised, as Ctrl-C's does: that comes first.
+        Err(raised) if !is_missing(py, &raised) => raised,
         // The package's own module is missing, as where the extension was copied alone.
         Err(broken) => {
             let error = PyRuntimeError::new_err(cause.to_owned());
@@ -91,6 +93,11 @@ fn raise(py: Python<'_>, name: &Name, cause: &str, hint: Option<&str>, ranks: &[
             error
         }
     }
+}
+
+/// Whether a part of the package could not be found.
+fn is_missing(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyImportError>(py) || error.is_instance_of::<PyAttributeError>(py)
 }
 
 fn instance<'py>(

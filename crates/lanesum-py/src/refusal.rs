@@ -17,6 +17,8 @@ pub enum Refusal {
     Dtypes { input: String, output: String },
     /// Elements that do not lie one after the other.
     Strided,
+    /// A view of torch's whose sign is turned only when it is read.
+    Negated,
     /// Memory that may not be written.
     ReadOnly { found: String },
     /// An array that is never written.
@@ -56,6 +58,7 @@ impl Refusal {
             Self::Dtype { .. } => ("TensorTypeError", "dtype"),
             Self::Dtypes { .. } => ("TensorTypeError", "dtypes"),
             Self::Strided => ("TensorError", "strided"),
+            Self::Negated => ("TensorError", "negated"),
             Self::ReadOnly { .. } => ("TensorError", "read_only"),
             Self::Immutable => ("TensorError", "immutable"),
             Self::RequiresGrad => ("TensorError", "requires_grad"),
@@ -82,6 +85,7 @@ impl Refusal {
             }
             Self::Dtypes { input, output } => format!("the tensor's elements are {input}, those of `out` {output}"),
             Self::Strided => "the tensor is not contiguous: its elements do not lie one after the other".into(),
+            Self::Negated => "the tensor is a view with the sign turned, and its memory holds the other sign".into(),
             Self::ReadOnly { found } => format!("the {found} would be written, and its memory is read-only"),
             Self::Immutable => "a JAX array is never written, so it can't hold the result".into(),
             Self::RequiresGrad => "the tensor requires a gradient, and a reduction is no step of autograd".into(),
@@ -115,6 +119,7 @@ impl Refusal {
             Self::Strided => {
                 "give `numpy.ascontiguousarray(tensor)` or `tensor.contiguous()`, and copy the result back if it is a view"
             }
+            Self::Negated => "give `tensor.resolve_neg()`",
             Self::ReadOnly { .. } => "copy the tensor, or give another one as `out`",
             Self::Immutable => {
                 "give a NumPy array as `out`: `out = numpy.empty_like(array)`, then `jax.numpy.asarray(out)`"

@@ -112,7 +112,10 @@ impl<'py> Tensor<'py> {
         };
         let typestr: String = entry(intern!(py, "typestr"))?.extract().map_err(broken)?;
         let dtype = dtype_of_typestr(object, &typestr)?;
-        let shape: Vec<i64> = entry(intern!(py, "shape"))?.extract().map_err(broken)?;
+        // Anything else may claim a length that no memory holds.
+        let shape = entry(intern!(py, "shape"))?;
+        let shape = shape.cast::<PyTuple>().map_err(|error| broken(error.into()))?;
+        let shape: Vec<i64> = shape.extract().map_err(broken)?;
         let (address, read_only): (usize, bool) = entry(intern!(py, "data"))?.extract().map_err(broken)?;
         let strides: Option<Vec<i64>> = match interface.get_item(intern!(py, "strides"))? {
             Some(strides) => strides.extract().map_err(broken)?,
@@ -240,7 +243,7 @@ fn dtype_of_typestr(object: &Bound<'_, PyAny>, typestr: &str) -> PyResult<Dtype>
     };
     let name = name.and_then(|name| name.extract::<String>().ok());
     // NumPy knows the type of ml_dtypes as two bytes with a name.
-    if name.as_deref() == Some("bfloat16") && typestr.ends_with('2') {
+    if name.as_deref() == Some("bfloat16") && typestr.ends_with('2') && !typestr.starts_with('>') {
         return Ok(Dtype::Bf16);
     }
     let found = match name {

@@ -112,6 +112,10 @@ pub fn read<'py>(object: &Bound<'py, PyAny>, stream: Option<usize>) -> PyResult<
     if !object.call_method0(intern!(py, "is_contiguous"))?.is_truthy()? {
         return Err(Refusal::Strided.into());
     }
+    // A view whose sign is turned only when it is read: the memory holds the other sign.
+    if object.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+        return Err(Refusal::Negated.into());
+    }
     Ok(Some(Tensor {
         address: object.call_method0(intern!(py, "data_ptr"))?.extract()?,
         elements: object.call_method0(intern!(py, "numel"))?.extract()?,
