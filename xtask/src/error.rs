@@ -1,6 +1,6 @@
 //! What can go wrong in a chore, with the facts and, where there is one, the remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The error of every chore.
@@ -85,6 +85,15 @@ pub enum XtaskError {
 }
 
 impl XtaskError {
+    /// A file of the workspace could not be read or written.
+    pub fn file(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::File {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {

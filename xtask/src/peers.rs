@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::error::XtaskError;
-use crate::process::{self, Next};
+use crate::process;
 use crate::workspace::Workspace;
 
 /// Some are gigabytes.
@@ -86,32 +86,20 @@ fn with_pip(folder: &Path, wheels: &[&str]) -> Result<(), XtaskError> {
     if !pip.is_file() {
         let mut command = Command::new("python3");
         command.args(["-m", "venv"]).arg(folder);
-        aloud(&mut command)?;
+        process::aloud(DEADLINE, &mut command)?;
     }
     let mut command = Command::new(pip);
     command.args(["install", "--disable-pip-version-check", "--progress-bar", "off"]);
-    aloud(command.args(wheels))
+    process::aloud(DEADLINE, command.args(wheels))
 }
 
 fn with_apt() -> Result<(), XtaskError> {
     let mut command = Command::new("apt-get");
     command.args(["install", "--yes", "--no-install-recommends"]);
-    aloud(command.args(["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"]))
-}
-
-/// Runs it to its end, and passes on what it says.
-fn aloud(command: &mut Command) -> Result<(), XtaskError> {
-    println!("{}", process::describe(command));
-    let mut lines = Vec::new();
-    let outcome = process::follow(command, DEADLINE, &mut |line| {
-        println!("  {line}");
-        lines.push(line.to_owned());
-        Next::Continue
-    })?;
-    if outcome.success() {
-        return Ok(());
-    }
-    Err(process::failure(command, outcome, &lines))
+    process::aloud(
+        DEADLINE,
+        command.args(["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"]),
+    )
 }
 
 #[cfg(test)]

@@ -254,6 +254,24 @@ fn lost(command: &Command, source: std::io::Error) -> XtaskError {
     }
 }
 
+/// Runs it to its end, and passes on what it says.
+///
+/// # Errors
+/// It can't be started, is late, or ends badly.
+pub fn aloud(deadline: Duration, command: &mut Command) -> Result<(), XtaskError> {
+    println!("{}", describe(command));
+    let mut lines = Vec::new();
+    let outcome = follow(command, deadline, &mut |line| {
+        println!("  {line}");
+        lines.push(line.to_owned());
+        Next::Continue
+    })?;
+    if outcome.success() {
+        return Ok(());
+    }
+    Err(failure(command, outcome, &lines))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::error::XtaskError;
-use crate::process::{self, Next};
+use crate::process;
 use crate::test;
 use crate::workspace::Workspace;
 
@@ -93,9 +93,12 @@ fn before_path(folder: &Path) -> OsString {
 fn wheel(workspace: &Workspace) -> Result<ExitCode, XtaskError> {
     let builder = Environment::named(workspace, "venv");
     if let Some(mut command) = builder.make() {
-        aloud(&mut command)?;
+        process::aloud(DEADLINE, &mut command)?;
     }
-    aloud(&mut builder.pip(&["install", "--quiet", "maturin>=1.9.4,<2", "ziglang", "cargo-zigbuild"]))?;
+    process::aloud(
+        DEADLINE,
+        &mut builder.pip(&["install", "--quiet", "maturin>=1.9.4,<2", "ziglang", "cargo-zigbuild"]),
+    )?;
     let dist = workspace.target().join("python/dist");
     let target = format!("target={OLDEST}");
     let words = [
@@ -107,33 +110,24 @@ fn wheel(workspace: &Workspace) -> Result<ExitCode, XtaskError> {
         &target,
         "--wheel-dir",
     ];
-    aloud(builder.pip(&words).arg(&dist))?;
+    process::aloud(DEADLINE, builder.pip(&words).arg(&dist))?;
     let clean = Environment::named(workspace, "clean");
     if let Some(mut command) = clean.make() {
-        aloud(&mut command)?;
+        process::aloud(DEADLINE, &mut command)?;
     }
     let words = ["install", "--quiet", "--no-index", "--force-reinstall", "--find-links"];
-    aloud(clean.pip(&words).arg(&dist).arg("lanesum"))?;
-    aloud(&mut clean.program(
-        "python",
-        &["-c", "import lanesum; lanesum.Communicator(0, 1, 'smoke').close()"],
-    ))?;
-    aloud(&mut clean.program("lanesum", &["verify-cycle", "--ranks", "2", "--cycles", "2"]))?;
+    process::aloud(DEADLINE, clean.pip(&words).arg(&dist).arg("lanesum"))?;
+    process::aloud(
+        DEADLINE,
+        &mut clean.program(
+            "python",
+            &["-c", "import lanesum; lanesum.Communicator(0, 1, 'smoke').close()"],
+        ),
+    )?;
+    process::aloud(
+        DEADLINE,
+        &mut clean.program("lanesum", &["verify-cycle", "--ranks", "2", "--cycles", "2"]),
+    )?;
     println!("the wheel is in {}", dist.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Runs it to its end, and passes on what it says.
-fn aloud(command: &mut Command) -> Result<(), XtaskError> {
-    println!("{}", process::describe(command));
-    let mut lines = Vec::new();
-    let outcome = process::follow(command, DEADLINE, &mut |line| {
-        println!("  {line}");
-        lines.push(line.to_owned());
-        Next::Continue
-    })?;
-    if outcome.success() {
-        return Ok(());
-    }
-    Err(process::failure(command, outcome, &lines))
 }

@@ -66,7 +66,7 @@ pub fn make(workspace: &Workspace) -> Result<PathBuf, XtaskError> {
 
     let folder = workspace.target().join("gpu");
     if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|source| failed("remove", &folder, source))?;
+        std::fs::remove_dir_all(&folder).map_err(|source| XtaskError::file("remove", &folder, source))?;
     }
     Workspace::write(&folder.join(SCRIPT), SCRIPT_TEXT)?;
     Workspace::write(&folder.join("README"), README)?;
@@ -140,18 +140,10 @@ fn copy(from: &Path, to: &Path) -> Result<u64, XtaskError> {
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(to).arg(from);
     if process::capture(&mut strip, Duration::from_secs(60)).is_err() {
-        std::fs::copy(from, to).map_err(|source| failed("copy", from, source))?;
+        std::fs::copy(from, to).map_err(|source| XtaskError::file("copy", from, source))?;
     }
-    let about = std::fs::metadata(to).map_err(|source| failed("read", to, source))?;
+    let about = std::fs::metadata(to).map_err(|source| XtaskError::file("read", to, source))?;
     Ok(about.len())
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> XtaskError {
-    XtaskError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

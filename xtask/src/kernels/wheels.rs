@@ -81,13 +81,13 @@ fn unpacked(folder: &Path, wheel: &Wheel) -> Result<PathBuf, XtaskError> {
     let part = done.with_extension("part");
     for stale in [&part, &done] {
         if stale.exists() {
-            std::fs::remove_dir_all(stale).map_err(|source| failed("remove", stale, source))?;
+            std::fs::remove_dir_all(stale).map_err(|source| XtaskError::file("remove", stale, source))?;
         }
     }
     let mut unpack = Command::new("python3");
     unpack.args(["-m", "zipfile", "-e"]).arg(&archive).arg(&part);
     process::capture(&mut unpack, UNPACK_DEADLINE)?;
-    std::fs::rename(&part, &done).map_err(|source| failed("rename", &part, source))?;
+    std::fs::rename(&part, &done).map_err(|source| XtaskError::file("rename", &part, source))?;
     if !file.is_file() {
         let reason = format!("{} {} holds no {}", wheel.package, wheel.version, wheel.file);
         return Err(XtaskError::NoCompilers { reason });
@@ -102,7 +102,7 @@ fn archive(folder: &Path, wheel: &Wheel) -> Result<PathBuf, XtaskError> {
         if hash_of(&kept)? == wheel.sha256 {
             return Ok(kept);
         }
-        std::fs::remove_file(&kept).map_err(|source| failed("remove", &kept, source))?;
+        std::fs::remove_file(&kept).map_err(|source| XtaskError::file("remove", &kept, source))?;
     }
     fetch(&folder, wheel)?;
     let reason = match kept(&folder, wheel)? {
@@ -143,8 +143,8 @@ fn fetch(folder: &Path, wheel: &Wheel) -> Result<(), XtaskError> {
 /// The file in `folder` that has the wheel's name; the tags at its end are the index' business.
 fn kept(folder: &Path, wheel: &Wheel) -> Result<Option<PathBuf>, XtaskError> {
     let prefix = format!("{}-{}-", wheel.package.replace('-', "_"), wheel.version);
-    std::fs::create_dir_all(folder).map_err(|source| failed("make", folder, source))?;
-    let entries = std::fs::read_dir(folder).map_err(|source| failed("read", folder, source))?;
+    std::fs::create_dir_all(folder).map_err(|source| XtaskError::file("make", folder, source))?;
+    let entries = std::fs::read_dir(folder).map_err(|source| XtaskError::file("read", folder, source))?;
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(&prefix) && name.ends_with(".whl")
@@ -164,13 +164,5 @@ pub fn hex(bytes: &[u8]) -> String {
 fn make_executable(program: &Path) -> Result<(), XtaskError> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755))
-        .map_err(|source| failed("make executable", program, source))
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> XtaskError {
-    XtaskError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+        .map_err(|source| XtaskError::file("make executable", program, source))
 }

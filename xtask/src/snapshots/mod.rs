@@ -62,7 +62,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, XtaskError> {
     }
     for stray in files(&folder)?.iter().filter(|name| !commands.contains_key(*name)) {
         let path = folder.join(stray);
-        std::fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+        std::fs::remove_file(&path).map_err(|source| XtaskError::file("remove", &path, source))?;
         println!("removed {stray}");
     }
     println!(
@@ -131,22 +131,14 @@ fn files(folder: &Path) -> Result<Vec<String>, XtaskError> {
     if !folder.is_dir() {
         return Ok(vec![]);
     }
-    let entries = std::fs::read_dir(folder).map_err(|source| failed("read", folder, source))?;
+    let entries = std::fs::read_dir(folder).map_err(|source| XtaskError::file("read", folder, source))?;
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|source| failed("read", folder, source))?;
+        let entry = entry.map_err(|source| XtaskError::file("read", folder, source))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     Ok(names)
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> XtaskError {
-    XtaskError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]
