@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -284,3 +286,27 @@ def test_what_torch_alone_knows(alone: lanesum.Communicator) -> None:
     alone.all_reduce(torch.ones(3, requires_grad=True).detach())
     alone.all_reduce(torch.ones(()))
     alone.all_reduce(torch.ones(0, 7))
+
+
+def test_a_signal_comes_before_the_refusal_that_it_meets(alone: lanesum.Communicator) -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: Any) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(100):
+            end = time.monotonic() + 2
+            # Anything but the two ends the test, and so does an alarm that is lost.
+            with pytest.raises(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005)
+                while time.monotonic() < end:
+                    try:
+                        alone.all_reduce([1.0])
+                    except lanesum.Error:
+                        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -217,7 +217,8 @@ fn elements(shape: &[i64], strides: Option<&[i64]>, unit: i64) -> Result<u64, Re
 /// The type of an object, as people write it.
 pub fn type_name(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();
-    name.map_or_else(|_| "unknown".into(), |name| name.to_string())
+    // Not `to_string`, which lets handlers of signals run and drops what they raise.
+    name.map_or_else(|_| "unknown".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// A type as NumPy and torch call it.
@@ -331,7 +332,10 @@ fn ask<'py>(object: &Bound<'py, PyAny>, place: Place) -> PyResult<Bound<'py, PyA
     };
     capsule.map_err(|error| match error.is_instance_of::<PyBufferError>(py) {
         true => {
-            let words = error.value(py).to_string();
+            let words = match error.value(py).str() {
+                Ok(words) => words.to_string_lossy().into_owned(),
+                Err(raised) => return raised,
+            };
             let refused = PyErr::from(Refusal::Producer { words });
             refused.set_cause(py, Some(error));
             refused

@@ -71,7 +71,7 @@ impl Torch {
         match found {
             Some((_, dtype)) => Ok(dtype),
             None => Err(Refusal::Dtype {
-                found: dtype.str()?.to_string(),
+                found: dtype.str()?.to_string_lossy().into_owned(),
             }
             .into()),
         }
@@ -99,7 +99,7 @@ pub fn read<'py>(object: &Bound<'py, PyAny>, stream: Option<usize>) -> PyResult<
     }
     let layout = object.getattr(intern!(py, "layout"))?;
     if !layout.is(&torch.strided) {
-        let layout = layout.str()?.to_string();
+        let layout = layout.str()?.to_string_lossy().into_owned();
         return Err(Refusal::Sparse { layout }.into());
     }
     let dtype = torch.dtype(&object.getattr(intern!(py, "dtype"))?)?;
