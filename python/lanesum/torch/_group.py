@@ -14,10 +14,9 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from lanesum import Communicator, RefusedError, TensorError
+from lanesum import Communicator, RefusedError, TensorError, enabled, policy
 from lanesum.torch._delegates import Delegates, Face
 from lanesum.torch._lanes import Lanes, meeting
-from lanesum.torch._policy import Policy, enabled, policy
 from lanesum.torch._route import Route, label, memory
 from lanesum.torch._table import COLLECTIVES, REFUSED, Runner, unknown
 from lanesum.torch._work import AllWork, HostWork, StreamWork
@@ -42,14 +41,15 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._coalesced: list[Any] | None = None
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._adopt("cpu")
-        why = self._join(options) if enabled() else "LANESUM says so"
-        LOG.info("%s", _line(options, why, policy()))
+        fastest = policy() == "fastest"
+        why = self._join(options, fastest) if enabled() else "the environment turns it off by LANESUM"
+        LOG.info("%s", _line(options, why, fastest))
 
-    def _join(self, options: Any) -> str | None:
+    def _join(self, options: Any, fastest: bool) -> str | None:
         name, why = meeting(options.store, options.group_rank, options.group_size)
         if name is not None:
             self._lanes = Lanes(name, options.group_rank, options.group_size, options.timeout)
-            self._route = Route(self._lanes, policy())
+            self._route = Route(self._lanes, fastest)
         return why
 
     def _adopt(self, device: str) -> None:
@@ -154,12 +154,12 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._delegates.end("abort")
 
 
-def _line(options: Any, why: str | None, chosen: Policy) -> str:
+def _line(options: Any, why: str | None, fastest: bool) -> str:
     group = f"group {options.group_id} of {options.group_size} ranks"
     if why is not None:
         return f"{group}: Gloo runs all for CPU tensors, NCCL all for CUDA tensors, lanesum nothing: {why}"
     sums = "all_reduce of float32, float16 and bfloat16 by SUM, MAX and MIN"
-    if chosen is Policy.FASTEST:
+    if fastest:
         sums += " (on GPUs below the lengths from which on NCCL is predicted to be faster)"
     return f"{group}: lanesum runs {sums}; Gloo the rest for CPU tensors, NCCL for CUDA tensors"
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from lanesum import TensorError
 from lanesum.torch._lanes import Lanes
-from lanesum.torch._policy import Policy
 
 torch: Any = import_module("torch")
 dist: Any = import_module("torch.distributed")
@@ -29,8 +28,8 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 class Route:
     """Decides for each tensor."""
 
-    def __init__(self, lanes: Lanes, policy: Policy) -> None:
-        self._lanes, self._policy = lanes, policy
+    def __init__(self, lanes: Lanes, fastest: bool) -> None:
+        self._lanes, self._fastest = lanes, fastest
         self._from: dict[tuple[Any, Operation], int | None] = {}
 
     def operation(self, tensor: Any, op: Any) -> Operation | None:
@@ -43,7 +42,7 @@ class Route:
         return None if self._delegate_is_faster(tensor, word) else word
 
     def _delegate_is_faster(self, tensor: Any, word: Operation) -> bool:
-        if self._policy is Policy.EXACT or tensor.device.type != "cuda":
+        if not self._fastest or tensor.device.type != "cuda":
             return False
         key = tensor.dtype, word
         if key not in self._from:
