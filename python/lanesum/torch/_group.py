@@ -85,12 +85,14 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _lanesum(self, name: str, tensor: Any, op: Any, asynchronous: bool) -> Any:
         assert self._lanes is not None
-        self._ran[name, "lanesum"] += 1
         dense, mark = memory(tensor), label(tensor)
+        work: Any
         if tensor.device.type == "cuda":
-            communicator, issued = self._lanes.on_stream(dense, op, mark)
-            return self._noted(StreamWork(communicator, issued, tensor, asynchronous))
-        return self._noted(HostWork([tensor], self._lanes.on_host(dense, op, mark, asynchronous)))
+            work = StreamWork(*self._lanes.on_stream(dense, op, mark), tensor, asynchronous)
+        else:
+            work = HostWork([tensor], self._lanes.on_host(dense, op, mark, asynchronous))
+        self._ran[name, "lanesum"] += 1
+        return self._noted(work)
 
     # Everything else.
 
