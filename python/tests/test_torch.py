@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import lanesum
@@ -228,3 +231,41 @@ def again(rank: int, world: int, port: str) -> list[float]:
 
 def test_a_group_is_destroyed_and_made_anew(crew: Crew) -> None:
     assert crew.do(again) == [[1.0, 3.0, 5.0]] * 2
+
+
+def test_torch_finds_the_backend_by_itself(tmp_path: Path) -> None:
+    # As an installed package has it, of which the sources have none.
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    entry = project.split('[project.entry-points."torch.backends"]\n')[1].split("\n")[0].replace('"', "")
+    folder = tmp_path / "entry-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: entry\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text(f"[torch.backends]\n{entry}\n")
+    words = (
+        "import sys, torch.distributed as dist;"
+        "print('lanesum' in dist.Backend.backend_list, 'lanesum' in sys.modules, 'lanesum.torch' in sys.modules);"
+        "dist.init_process_group('lanesum', store=dist.HashStore(), rank=0, world_size=1);"
+        "dist.all_reduce(t := __import__('torch').ones(3)); print(t.tolist(), dist.get_backend());"
+        "import lanesum.torch; print(lanesum.torch.counters()); dist.destroy_process_group()"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    told = subprocess.run(
+        [sys.executable, "-c", words],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines() == [
+        "True True False",
+        "[1.0, 1.0, 1.0] lanesum",
+        "{'allreduce': {'lanesum': 1}}",
+    ]
+
+
+def test_without_torch() -> None:
+    words = "import sys; sys.modules['torch'] = None; import lanesum; print('imported'); import lanesum.torch"
+    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60, check=False)
+    assert told.stdout == "imported\n" and told.returncode == 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import Crew, grouped
+from crew import Crew, free_port, grouped
 
 torch = pytest.importorskip("torch")
 import lanesum.torch  # noqa: E402
@@ -219,8 +222,19 @@ def functions() -> set[str]:
     return {name for name in names - kinds - NO_CALLS if not name.startswith(("get_", "is_")) and name != "reduce_op"}
 
 
-def test_every_function_of_torch_is_tried() -> None:
+def test_every_function_of_torch_is_tried_and_documented() -> None:
     assert functions() <= CALLS.keys()
+    page = (Path(__file__).parents[2] / "docs/torch.md").read_text()
+    assert [name for name in CALLS if f"`{name}`" not in page] == []
+
+
+def test_the_program_of_the_documentation_runs(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/torch.md").read_text()
+    (tmp_path / "program.py").write_text(text.split("```python\n")[1].split("```")[0])
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    told = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    assert told.returncode == 0, told.stderr
+    assert sorted(told.stdout.splitlines()) == [f"{rank} 3.0 {{'allreduce': {{'lanesum': 1}}}}" for rank in range(2)]
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -144,3 +144,26 @@ def options(rank: int, world: int, port: str) -> None:
 
 def test_options_of_another_backend(crew: Crew) -> None:
     crew.do(options)
+
+
+def left(rank: int, world: int, name: str, port: str, how: str) -> int:
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=5))
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    dist.barrier()
+    if how == "abort":
+        # The peer does not call.
+        work = dist.all_reduce(tensor, async_op=True) if rank == 0 else None
+        dist.distributed_c10d._abort_process_group()
+        if work is not None:
+            with pytest.raises(lanesum.Error):
+                work.wait()
+    else:
+        dist.all_reduce(tensor, async_op=True)
+    return 7
+
+
+@pytest.mark.parametrize("how", ["open", "abort"])
+def test_a_process_may_end_with_its_group_open(how: str) -> None:
+    assert ranks.succeeded(ranks.run(2, left, str(free_port()), how)) == [7, 7]

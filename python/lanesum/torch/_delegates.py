@@ -16,6 +16,14 @@ torch: Any = import_module("torch")
 dist: Any = import_module("torch.distributed")
 
 
+def no_place(device: str) -> DeviceError:
+    return DeviceError(
+        f"a group of the backend lanesum has no collectives for tensors on {device} here",
+        "move them to the CPU or to a CUDA device, or use a group of another backend",
+        "place",
+    )
+
+
 class Delegates:
     """A process group a kind of memory."""
 
@@ -27,11 +35,7 @@ class Delegates:
         """The process group for tensors of this type of device."""
         if device not in self._groups:
             if device != "cuda":
-                raise DeviceError(
-                    f"a group of the backend lanesum has no collectives for tensors on {device}",
-                    "move them to the CPU or to a CUDA device, or use a group of another backend",
-                    "place",
-                )
+                raise no_place(device)
             self._groups[device] = self._group("cuda", "NCCL", self._nccl())
         return self._groups[device]
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from lanesum import Communicator, RefusedError, TensorError, enabled, policy
-from lanesum.torch._delegates import Delegates, Face
+from lanesum.torch._delegates import Delegates, Face, no_place
 from lanesum.torch._lanes import Lanes, meeting
 from lanesum.torch._route import Route, label, memory
 from lanesum.torch._table import COLLECTIVES, REFUSED, Runner, unknown
@@ -48,7 +48,7 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _join(self, options: Any, fastest: bool) -> str | None:
         name, why = meeting(options.store, options.group_rank, options.group_size)
         if name is not None:
-            self._lanes = Lanes(name, options.group_rank, options.group_size, options.timeout)
+            self._lanes = Lanes(_title(options), name, options.group_rank, options.group_size, options.timeout)
             self._route = Route(self._lanes, fastest)
         return why
 
@@ -88,7 +88,7 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         dense, mark = memory(tensor), label(tensor)
         work: Any
         if tensor.device.type == "cuda":
-            work = StreamWork(*self._lanes.on_stream(dense, op, mark), tensor, asynchronous)
+            work = StreamWork(self._lanes.check, self._lanes.on_stream(dense, op, mark), tensor, asynchronous)
         else:
             work = HostWork([tensor], self._lanes.on_host(dense, op, mark, asynchronous))
         self._ran[name, "lanesum"] += 1
@@ -96,14 +96,27 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # Everything else.
 
+    def barrier(self, opts: Any = None, **words: Any) -> Any:
+        # torch names the GPU of this rank, where Gloo has nothing to do.
+        options = dist.BarrierOptions()
+        options.timeout = getattr(opts, "timeout", None) or words.get("timeout") or options.timeout
+        options.asyncOp = getattr(opts, "asyncOp", True)
+        options.device = torch.device("cpu")
+        return self._delegated("barrier", options)
+
     def _delegated(self, name: str, *arguments: Any, **words: Any) -> Any:
         device = "cpu" if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
+        work = getattr(self._delegate(device), name)(*arguments, **words)
+        self._ran[name, "nccl" if device == "cuda" else "gloo"] += 1
+        # NCCL coalesces by itself.
+        return work if device == "cuda" else self._noted(work)
+
+    def _delegate(self, device: str) -> Any:
         new = device not in self._delegates.made
         delegate = self._delegates.of(device)
         if new:
             self._adopt(device)
-        self._ran[name, "nccl" if device == "cuda" else "gloo"] += 1
-        return self._noted(getattr(delegate, name)(*arguments, **words))
+        return delegate
 
     def _noted(self, work: Any) -> Any:
         if self._coalesced is not None and work is not None:
@@ -112,13 +125,13 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _start_coalescing(self, device: Any) -> None:
         self._coalesced = []
-        if device.type == "cuda" and "cuda" in self._delegates.made:
-            self._delegates.of("cuda")._start_coalescing(device)
+        if device.type == "cuda":
+            self._delegate("cuda")._start_coalescing(device)
 
     def _end_coalescing(self, device: Any) -> Any:
         works, self._coalesced = self._coalesced or [], None
-        if device.type == "cuda" and "cuda" in self._delegates.made:
-            works.append(self._delegates.of("cuda")._end_coalescing(device))
+        if device.type == "cuda":
+            works.append(self._delegate("cuda")._end_coalescing(device))
         return AllWork([work for work in works if work is not None], [])
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
@@ -136,7 +149,10 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         return [torch.device(each) for each in (("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))]
 
     def _get_backend(self, device: Any) -> Any:
-        return Face(self._delegates, torch.device(device).type)
+        kind = torch.device(device).type
+        if torch.device(kind) not in self._device_types:
+            raise no_place(kind)
+        return Face(self._delegates, kind)
 
     get_backend = _get_backend
 
@@ -152,12 +168,16 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def abort(self) -> None:
         if self._lanes is not None:
-            self._lanes.close()
+            self._lanes.abandon()
         self._delegates.end("abort")
 
 
+def _title(options: Any) -> str:
+    return f"group {options.group_id} of {options.group_size} ranks"
+
+
 def _line(options: Any, why: str | None, fastest: bool) -> str:
-    group = f"group {options.group_id} of {options.group_size} ranks"
+    group = _title(options)
     if why is not None:
         return f"{group}: Gloo runs all for CPU tensors, NCCL all for CUDA tensors, lanesum nothing: {why}"
     sums = "all_reduce of float32, float16 and bfloat16 by SUM, MAX and MIN"
@@ -204,8 +224,8 @@ def _refusing(name: str, hint: str) -> Callable[..., Any]:
 
 def _complete() -> None:
     """Makes the methods of the table."""
-    for name, runner in COLLECTIVES.items():
-        if runner is not Runner.LANESUM:
+    for name in COLLECTIVES:
+        if name not in vars(LanesumGroup):
             setattr(LanesumGroup, name, _delegating(name))
     hints = dict(REFUSED)
     for name in unknown(set(dir(dist.ProcessGroup))):

@@ -6,6 +6,7 @@ All ranks make the same calls, so they join together, and a group that never sum
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable
 from concurrent import futures
@@ -14,6 +15,8 @@ from typing import Any
 
 from lanesum import ClosedError, Communicator, Issued, PoisonedError, RendezvousError
 from lanesum._groups import _agreed
+
+LOG = logging.getLogger("lanesum.torch")
 
 # The longest that a communicator takes (LANESUM_DEADLINE_MS in docs/environment.md), and the most ranks that it has.
 LONGEST = timedelta(days=24)
@@ -39,8 +42,8 @@ def meeting(store: Any, rank: int, world: int) -> tuple[str | None, str | None]:
 class Lanes:
     """Joins and calls the communicators, one call at a time; asynchronous ones of the host on a thread, in their order."""
 
-    def __init__(self, name: str, rank: int, world: int, timeout: timedelta) -> None:
-        self._name, self._rank, self._world = name, rank, world
+    def __init__(self, group: str, name: str, rank: int, world: int, timeout: timedelta) -> None:
+        self._group, self._name, self._rank, self._world = group, name, rank, world
         self._deadline = min(timeout, LONGEST).total_seconds()
         self._communicators: dict[str, Communicator] = {}
         self._lock = threading.RLock()
@@ -61,17 +64,35 @@ class Lanes:
                     "the process group is destroyed", "call torch.distributed.init_process_group() again", "closed"
                 )
             if device.type not in self._communicators:
-                index = device.index if device.type == "cuda" else None
-                self._communicators[device.type] = Communicator(
-                    self._rank, self._world, f"{self._name}-{device.type}", deadline=self._deadline, device=index
-                )
+                self._communicators[device.type] = self._joined(device)
             return self._communicators[device.type]
 
-    def on_stream(self, tensor: Any, op: Any, label: int | None) -> tuple[Communicator, Issued]:
+    def _joined(self, device: Any) -> Communicator:
+        name = f"{self._name}-{device.type}"
+        if device.type == "cpu":
+            return Communicator(self._rank, self._world, name, deadline=self._deadline)
+        # `auto`: all ranks have GPUs that it serves, or it is without them on all.
+        communicator = Communicator(
+            self._rank, self._world, name, deadline=self._deadline, engine="auto", device=device.index
+        )
+        if communicator.device is None:
+            LOG.info("%s: NCCL runs all for CUDA tensors: %s", self._group, communicator.without_device)
+        return communicator
+
+    def serves(self, device: Any) -> bool:
+        """Whether lanesum can sum on this device, of torch."""
+        return device.type == "cpu" or self.of(device).device is not None
+
+    def check(self, device: Any) -> None:
+        """Raises what calls on a stream have met meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self.of(device).check()
+
+    def on_stream(self, tensor: Any, op: Any, label: int | None) -> Issued:
         """Enqueues a sum on the current stream."""
         with self._lock:
-            communicator = self.of(tensor.device)
-            return communicator, communicator.all_reduce(tensor, op, label=label)
+            return self.of(tensor.device).all_reduce(tensor, op, label=label)
 
     def on_host(self, tensor: Any, op: Any, label: int | None, asynchronous: bool) -> futures.Future[None] | None:
         """Sums in the memory of the host. None: it is done."""
@@ -96,6 +117,9 @@ class Lanes:
     def set_timeout(self, timeout: timedelta) -> None:
         with self._lock:
             self._deadline = min(timeout, LONGEST).total_seconds()
+            if self._last is not None:
+                # A communicator has one caller at a time. What the call raises is its waiter's.
+                futures.wait([self._last])
             for communicator in self._communicators.values():
                 communicator.deadline = self._deadline
 
@@ -112,3 +136,9 @@ class Lanes:
                     # The call that failed has said so.
                     pass
 
+
+    def abandon(self) -> None:
+        """Leaves without waiting for anybody: what is under way ends by itself, at its deadline at the latest."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)

@@ -39,7 +39,9 @@ class Route:
             return None
         if tensor.layout != torch.strided or tensor.device.type not in _DEVICES:
             return None
-        return None if self._delegate_is_faster(tensor, word) else word
+        if not self._lanes.serves(tensor.device) or self._delegate_is_faster(tensor, word):
+            return None
+        return word
 
     def _delegate_is_faster(self, tensor: Any, word: Operation) -> bool:
         if not self._fastest or tensor.device.type != "cuda":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent import futures
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from lanesum import Communicator, Issued, LateError
+from lanesum import Issued, LateError
 
 # Not by statements: the package is typed and tested where there is no torch.
 torch: Any = import_module("torch")
@@ -75,9 +76,9 @@ class HostWork(dist.Work):  # type: ignore[misc]
 class StreamWork(dist.Work):  # type: ignore[misc]
     """A sum on a GPU: enqueued on the stream that was current. As with NCCL, to wait is to order the current stream behind it."""
 
-    def __init__(self, communicator: Communicator, issued: Issued, tensor: Any, asynchronous: bool) -> None:
+    def __init__(self, check: Callable[[Any], None], issued: Issued, tensor: Any, asynchronous: bool) -> None:
         super().__init__()
-        self._communicator, self._issued, self._tensor = communicator, issued, tensor
+        self._check, self._issued, self._tensor = check, issued, tensor
         self._event = None
         if asynchronous:
             self._event = torch.cuda.Event()
@@ -86,9 +87,9 @@ class StreamWork(dist.Work):  # type: ignore[misc]
     def wait(self, timeout: timedelta = _FOREVER) -> bool:
         if self._event is not None:
             torch.cuda.current_stream(self._tensor.device).wait_event(self._event)
-        if self._issued.state == "enqueued" and not self._communicator.closed:
+        if self._issued.state == "enqueued":
             # What earlier calls have met meanwhile is told here; this one may still run.
-            self._communicator.check()
+            self._check(self._tensor.device)
         return True
 
     def is_completed(self) -> bool:
