@@ -44,8 +44,9 @@ pub struct DataType {
     pub lanes: u16,
 }
 
+/// A tensor, without who owns it.
 #[repr(C)]
-struct Tensor {
+pub struct Tensor {
     data: *mut c_void,
     device: Device,
     ndim: c_int,
@@ -121,7 +122,7 @@ pub fn view(capsule: &Bound<'_, PyAny>) -> Result<View, &'static str> {
 }
 
 /// What a capsule of this name points to; none if it is no such capsule.
-fn pointer(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut c_void> {
+pub fn pointer(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: any object may be asked, and the name outlives the call.
     if unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) } == 0 {
         return None;
@@ -131,7 +132,8 @@ fn pointer(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut c_void> {
     (!pointer.is_null()).then_some(pointer)
 }
 
-fn read(tensor: &Tensor, read_only: bool) -> Result<View, &'static str> {
+/// What a tensor says; `Err` says what is wrong with it.
+pub fn read(tensor: &Tensor, read_only: bool) -> Result<View, &'static str> {
     let shape = list(tensor.shape, tensor.ndim)?.unwrap_or_default();
     let strides = list(tensor.strides, tensor.ndim)?;
     if tensor.ndim > 0 && shape.is_empty() {
