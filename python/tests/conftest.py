@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crew import Crew
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,3 +34,10 @@ def gpus(driver: Path, tmp_path: Path) -> dict[str, str]:
     config = tmp_path / "standin.conf"
     config.write_text("")
     return {"LD_LIBRARY_PATH": str(driver), "LANESUM_STANDIN": str(config)}
+
+
+@pytest.fixture(scope="session")
+def crew() -> Iterator[Crew]:
+    """Two rank processes that stay, as torch takes its time to be imported."""
+    with Crew(2) as members:
+        yield members

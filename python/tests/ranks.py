@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -60,14 +61,21 @@ def run(
 def _rank(
     pipe: Connection, work: Callable[..., Any], rank: int, world: int, job: str, arguments: tuple[Any, ...]
 ) -> None:
+    pipe.send(attempt(work, rank, world, job, arguments))
+
+
+def attempt(work: Callable[..., Any], rank: int, world: int, job: str, arguments: tuple[Any, ...]) -> Any:
+    """The outcome of the work, unless the process ends with it."""
     try:
-        outcome = work(rank, world, job, *arguments)
+        return work(rank, world, job, *arguments)
     except pytest.fail.Exception as error:
         # Another process can't unpickle pytest's own.
-        outcome = Raised(AssertionError(str(error)))
+        return Raised(AssertionError(str(error)))
     except BaseException as error:
-        outcome = Raised(error)
-    pipe.send(outcome)
+        if isinstance(error, AssertionError) and not error.args:
+            # pytest rewrites those of its own process alone.
+            return Raised(AssertionError(traceback.format_exc()))
+        return Raised(error)
 
 
 def _outcome(process: Any, pipe: Connection) -> Any:

@@ -191,8 +191,10 @@ def test_torch_tensors() -> None:
 def jaxes(rank: int, world: int, name: str) -> int:
     import jax.numpy
 
+    row = jax.jit(lambda numbers: numbers.reshape(1, -1))
     with lanesum.Communicator(rank, world, name) as communicator:
-        for dtype, host in ((jax.numpy.float32, numpy.float32), (jax.numpy.bfloat16, ml_dtypes.bfloat16)):
+        for word, host in DTYPES.items():
+            dtype = getattr(jax.numpy, word)
             array = jax.numpy.full(7, rank + 1, dtype)
             with pytest.raises(lanesum.TensorError) as refused:
                 communicator.all_reduce(array)
@@ -200,6 +202,25 @@ def jaxes(rank: int, world: int, name: str) -> int:
             out = numpy.empty(7, host)
             communicator.all_reduce(array, out=out)
             assert out.astype(numpy.float32).tolist() == [3] * 7
+            for op in ("sum", "max", "min"):
+                for size in (0, 1, 301, 70_001):
+                    # What a compiled function returns, of two dimensions.
+                    given = row(values(rank, size, host))
+                    out = numpy.empty((1, size), host)
+                    communicator.all_reduce(given, op, out=out)
+                    want = expected(world, size, host, op)
+                    assert out.tobytes() == want.tobytes(), (word, op, size)
+                    # And on into JAX, and the input is as it was.
+                    assert jax.numpy.array_equal(jax.numpy.asarray(out)[0], want)
+                    assert numpy.asarray(given).tobytes() == values(rank, size, host).tobytes()
+        scalar = numpy.empty((), numpy.float32)
+        communicator.all_reduce(jax.numpy.float32(rank), out=scalar)
+        assert scalar == 1
+        with pytest.raises(lanesum.TensorError) as refused:
+            communicator.all_reduce(numpy.ones(3, numpy.float32), out=jax.numpy.ones(3))
+        assert refused.value.kind == "immutable"
+        with pytest.raises(lanesum.TensorTypeError):
+            communicator.all_reduce(jax.numpy.arange(3), out=numpy.empty(3, numpy.float32))
     return 0
 
 

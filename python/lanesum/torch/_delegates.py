@@ -1,0 +1,104 @@
+"""Those who run what lanesum does not: Gloo for the memory of the host, NCCL for that of GPUs.
+
+Each is a process group of torch's own. Gloo's is made with the group, as it also carries barriers and objects. NCCL's is made at the
+first collective that needs it, which all ranks call: it refuses ranks that share a GPU, and lanesum does not.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from lanesum import DeviceError
+
+torch: Any = import_module("torch")
+dist: Any = import_module("torch.distributed")
+
+
+def no_place(device: str) -> DeviceError:
+    return DeviceError(
+        f"a group of the backend lanesum has no collectives for tensors on {device} here",
+        "move them to the CPU or to a CUDA device, or use a group of another backend",
+        "place",
+    )
+
+
+class Delegates:
+    """A process group a kind of memory."""
+
+    def __init__(self, options: Any, nccl_options: Any) -> None:
+        self._options, self._nccl_options = options, nccl_options
+        self._groups: dict[str, Any] = {"cpu": self._group("cpu", "GLOO", self._gloo())}
+
+    def of(self, device: str) -> Any:
+        """The process group for tensors of this type of device."""
+        if device not in self._groups:
+            if device != "cuda":
+                raise no_place(device)
+            self._groups[device] = self._group("cuda", "NCCL", self._nccl())
+        return self._groups[device]
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """Those that there are, by device."""
+        return dict(self._groups)
+
+    def backend(self, device: str) -> Any:
+        """torch's backend for tensors of this type of device."""
+        return self.of(device)._get_backend(torch.device(device))
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._options.timeout = timeout
+        for device in self._groups:
+            self.backend(device)._set_default_timeout(timeout)
+
+    def end(self, how: str) -> None:
+        """`shutdown` or `abort`."""
+        for group in self._groups.values():
+            getattr(group, how)()
+
+    def _group(self, device: str, kind: str, backend: Any) -> Any:
+        options = self._options
+        group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+        backend_type = getattr(dist.ProcessGroup.BackendType, kind)
+        group._set_default_backend(backend_type)
+        group._register_backend(torch.device(device), backend_type, backend)
+        group._set_group_name(options.group_id)
+        return group
+
+    def _gloo(self) -> Any:
+        options = self._options
+        store = dist.PrefixStore("gloo/", options.store)
+        return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
+
+    def _nccl(self) -> Any:
+        if not dist.is_nccl_available():
+            raise DeviceError(
+                "what lanesum does not run for CUDA tensors is NCCL's, and this torch has no NCCL",
+                "move the tensors to the CPU, or install a torch with NCCL",
+                "no_nccl",
+            )
+        options = self._options
+        theirs = self._nccl_options or dist.ProcessGroupNCCL.Options()
+        theirs._timeout = options.timeout
+        theirs.global_ranks_in_group = options.global_ranks_in_group
+        theirs.group_name = options.group_id
+        store = dist.PrefixStore("nccl/", options.store)
+        return dist.ProcessGroupNCCL(store, options.group_rank, options.group_size, theirs)
+
+
+class Face:
+    """What torch gets for "the backend of a device". It can't be split, as only part of the group's work is its."""
+
+    supports_splitting = False
+    supports_shrinking = False
+    supports_time_estimate = False
+
+    def __init__(self, delegates: Delegates, device: str) -> None:
+        self._delegates, self._device = delegates, device
+        # Asked before it is used: NCCL is not made for the question.
+        self.supports_coalescing = device == "cuda"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._delegates.backend(self._device), name)

@@ -1,0 +1,144 @@
+"""lanesum's part of a group: one communicator for the memory of the host, one for a GPU's, each joined at its first sum.
+
+All ranks make the same calls, so they join together, and a group that never sums costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from datetime import timedelta
+from typing import Any
+
+from lanesum import ClosedError, Communicator, Issued, PoisonedError, RendezvousError
+from lanesum._groups import _agreed
+
+LOG = logging.getLogger("lanesum.torch")
+
+# The longest that a communicator takes (LANESUM_DEADLINE_MS in docs/environment.md), and the most ranks that it has.
+LONGEST = timedelta(days=24)
+MOST_RANKS = 16
+
+
+def meeting(store: Any, rank: int, world: int) -> tuple[str | None, str | None]:
+    """The name that the group's ranks meet by; or None, and why lanesum can't serve the group. All ranks call it."""
+    if world > MOST_RANKS:
+        return None, f"it has {world} ranks, more than {MOST_RANKS}"
+
+    def gather(word: tuple[str, str]) -> list[tuple[str, str]]:
+        store.set(f"lanesum/{rank}", json.dumps(word))
+        words = [json.loads(store.get(f"lanesum/{peer}")) for peer in range(world)]
+        return [(name, host) for name, host in words]
+
+    try:
+        return _agreed("torch", gather), None
+    except RendezvousError as error:
+        return None, error.cause
+
+
+class Lanes:
+    """Joins and calls the communicators, one call at a time; asynchronous ones of the host on a thread, in their order."""
+
+    def __init__(self, group: str, name: str, rank: int, world: int, timeout: timedelta) -> None:
+        self._group, self._name, self._rank, self._world = group, name, rank, world
+        self._deadline = min(timeout, LONGEST).total_seconds()
+        self._communicators: dict[str, Communicator] = {}
+        self._lock = threading.RLock()
+        self._thread: futures.ThreadPoolExecutor | None = None
+        self._last: futures.Future[None] | None = None
+        self._closed = False
+
+    @property
+    def made(self) -> dict[str, Communicator]:
+        """The communicators that there are, by type of device."""
+        return dict(self._communicators)
+
+    def of(self, device: Any) -> Communicator:
+        """The communicator for tensors on this device, of torch."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError(
+                    "the process group is destroyed", "call torch.distributed.init_process_group() again", "closed"
+                )
+            if device.type not in self._communicators:
+                self._communicators[device.type] = self._joined(device)
+            return self._communicators[device.type]
+
+    def _joined(self, device: Any) -> Communicator:
+        name = f"{self._name}-{device.type}"
+        if device.type == "cpu":
+            return Communicator(self._rank, self._world, name, deadline=self._deadline)
+        # `auto`: all ranks have GPUs that it serves, or it is without them on all.
+        communicator = Communicator(
+            self._rank, self._world, name, deadline=self._deadline, engine="auto", device=device.index
+        )
+        if communicator.device is None:
+            LOG.info("%s: NCCL runs all for CUDA tensors: %s", self._group, communicator.without_device)
+        return communicator
+
+    def serves(self, device: Any) -> bool:
+        """Whether lanesum can sum on this device, of torch."""
+        return device.type == "cpu" or self.of(device).device is not None
+
+    def check(self, device: Any) -> None:
+        """Raises what calls on a stream have met meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self.of(device).check()
+
+    def on_stream(self, tensor: Any, op: Any, label: int | None) -> Issued:
+        """Enqueues a sum on the current stream."""
+        with self._lock:
+            return self.of(tensor.device).all_reduce(tensor, op, label=label)
+
+    def on_host(self, tensor: Any, op: Any, label: int | None, asynchronous: bool) -> futures.Future[None] | None:
+        """Sums in the memory of the host. None: it is done."""
+
+        def work() -> None:
+            self.of(tensor.device).all_reduce(tensor, op, label=label)
+
+        with self._lock:
+            if asynchronous or (self._last is not None and not self._last.done()):
+                self._last = self._behind(work)
+                return self._last
+            work()
+        return None
+
+    def _behind(self, work: Callable[[], None]) -> futures.Future[None]:
+        if self._closed:
+            work()
+        if self._thread is None:
+            self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="lanesum")
+        return self._thread.submit(work)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        with self._lock:
+            self._deadline = min(timeout, LONGEST).total_seconds()
+            if self._last is not None:
+                # A communicator has one caller at a time. What the call raises is its waiter's.
+                futures.wait([self._last])
+            for communicator in self._communicators.values():
+                communicator.deadline = self._deadline
+
+    def close(self) -> None:
+        """Leaves, behind all that was called. Doing so again has no effect."""
+        if self._thread is not None:
+            self._thread.shutdown()
+        with self._lock:
+            self._closed = True
+            for communicator in self._communicators.values():
+                try:
+                    communicator.close()
+                except PoisonedError:
+                    # The call that failed has said so.
+                    pass
+
+
+    def abandon(self) -> None:
+        """Leaves without waiting for anybody: what is under way ends by itself, at its deadline at the latest."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)

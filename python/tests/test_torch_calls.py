@@ -1,0 +1,390 @@
+"""Every function of torch.distributed on the backend `lanesum`, beside Gloo; asynchronous, coalesced and functional sums; sub-groups."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crew import Crew, free_port, grouped
+
+torch = pytest.importorskip("torch")
+import lanesum.torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed._functional_collectives as functional  # noqa: E402
+
+
+def mine(rank: int, size: int = 6) -> Any:
+    return torch.arange(size, dtype=torch.float32) + 10 * rank
+
+
+def others(world: int, size: int = 6) -> list[Any]:
+    return [torch.zeros(size) for _ in range(world)]
+
+
+def all_gather(group: Any, rank: int, world: int) -> Any:
+    out = others(world)
+    dist.all_gather(out, mine(rank), group=group)
+    return out
+
+
+def all_gather_coalesced(group: Any, rank: int, world: int) -> Any:
+    out = [[torch.zeros(3), torch.zeros(4)] for _ in range(world)]
+    dist.all_gather_coalesced(out, [mine(rank, 3), mine(rank, 4)], group=group)
+    return [tensor for each in out for tensor in each]
+
+
+def whole(name: str) -> Callable[..., Any]:
+    def gathers(group: Any, rank: int, world: int) -> Any:
+        out = torch.zeros(6 * world)
+        getattr(dist, name)(out, mine(rank), group=group)
+        return [out]
+
+    return gathers
+
+
+def scattered(name: str) -> Callable[..., Any]:
+    def scatters(group: Any, rank: int, world: int) -> Any:
+        out = torch.zeros(3)
+        getattr(dist, name)(out, mine(rank, 3 * world), group=group)
+        return [out]
+
+    return scatters
+
+
+def gathered(name: str) -> Callable[..., Any]:
+    def gathers(group: Any, rank: int, world: int) -> Any:
+        out = torch.zeros(6 * world)
+        getattr(dist, name)(mine(rank), out if rank == 1 else None, dst=1, group=group)
+        return [out]
+
+    return gathers
+
+
+def all_gather_object(group: Any, rank: int, world: int) -> Any:
+    out: list[Any] = [None] * world
+    dist.all_gather_object(out, {"rank": rank}, group=group)
+    return out
+
+
+def all_reduce(group: Any, rank: int, world: int) -> Any:
+    tensor = mine(rank)
+    dist.all_reduce(tensor, group=group)
+    return [tensor]
+
+
+def all_reduce_coalesced(group: Any, rank: int, world: int) -> Any:
+    tensors = [mine(rank), mine(rank, 5)]
+    dist.all_reduce_coalesced(tensors, group=group)
+    return tensors
+
+
+def all_to_all(group: Any, rank: int, world: int) -> Any:
+    out = others(world, 3)
+    dist.all_to_all(out, [mine(rank, 3) + peer for peer in range(world)], group=group)
+    return out
+
+
+def all_to_all_single(group: Any, rank: int, world: int) -> Any:
+    out = torch.zeros(6)
+    dist.all_to_all_single(out, mine(rank), group=group)
+    return [out]
+
+
+def barrier(group: Any, rank: int, world: int) -> Any:
+    work = dist.barrier(group=group, async_op=True)
+    return work.wait()
+
+
+def monitored_barrier(group: Any, rank: int, world: int) -> Any:
+    return dist.monitored_barrier(group, timeout=timedelta(seconds=20))
+
+
+def batch_isend_irecv(group: Any, rank: int, world: int) -> Any:
+    out, peer = torch.zeros(6), (rank + 1) % world
+    asked = [dist.P2POp(dist.isend, mine(rank), peer, group), dist.P2POp(dist.irecv, out, peer, group)]
+    for work in dist.batch_isend_irecv(asked):
+        work.wait()
+    return [out]
+
+
+def broadcast(group: Any, rank: int, world: int) -> Any:
+    tensor = mine(rank)
+    dist.broadcast(tensor, 1, group=group)
+    return [tensor]
+
+
+def broadcast_object_list(group: Any, rank: int, world: int) -> Any:
+    objects = ["one", rank]
+    dist.broadcast_object_list(objects, 1, group=group)
+    return objects
+
+
+def gather(group: Any, rank: int, world: int) -> Any:
+    out = others(world)
+    dist.gather(mine(rank), out if rank == 1 else None, dst=1, group=group)
+    return out
+
+
+def gather_object(group: Any, rank: int, world: int) -> Any:
+    out: list[Any] = [None] * world
+    dist.gather_object(rank, out if rank == 0 else None, group=group)
+    return out
+
+
+def point_to_point(group: Any, rank: int, world: int) -> Any:
+    """`send`, `recv`, `isend`, `irecv`, and those of objects."""
+    out, objects = torch.zeros(6), ["an object", rank]
+    if rank == 0:
+        dist.send(mine(rank), 1, group=group, tag=3)
+        dist.isend(mine(rank), 1, group=group).wait()
+        dist.send_object_list(objects, 1, group=group)
+        # From anyone.
+        assert dist.recv(out, group=group) == 1
+    elif rank == 1:
+        dist.recv(out, 0, group=group, tag=3)
+        dist.irecv(out, 0, group=group).wait()
+        dist.recv_object_list(objects, 0, group=group)
+        dist.send(mine(rank), 0, group=group)
+    return [out, *objects]
+
+
+def reduce(group: Any, rank: int, world: int) -> Any:
+    tensor = mine(rank)
+    dist.reduce(tensor, 1, group=group)
+    return [tensor if rank == 1 else None]
+
+
+def reduce_scatter(group: Any, rank: int, world: int) -> Any:
+    out = torch.zeros(3)
+    dist.reduce_scatter(out, [mine(rank, 3) * peer for peer in range(world)], group=group)
+    return [out]
+
+
+def scatter(group: Any, rank: int, world: int) -> Any:
+    out = torch.zeros(3)
+    dist.scatter(out, [mine(rank, 3) + peer for peer in range(world)] if rank == 1 else None, src=1, group=group)
+    return [out]
+
+
+def scatter_object_list(group: Any, rank: int, world: int) -> Any:
+    out: list[Any] = [None]
+    dist.scatter_object_list(out, [f"for {peer}" for peer in range(world)], src=0, group=group)
+    return out
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "all_gather": all_gather,
+    "all_gather_coalesced": all_gather_coalesced,
+    "all_gather_into_tensor": whole("all_gather_into_tensor"),
+    "all_gather_object": all_gather_object,
+    "all_gather_single": whole("all_gather_single"),
+    "all_reduce": all_reduce,
+    "all_reduce_coalesced": all_reduce_coalesced,
+    "all_to_all": all_to_all,
+    "all_to_all_single": all_to_all_single,
+    "barrier": barrier,
+    "batch_isend_irecv": batch_isend_irecv,
+    "broadcast": broadcast,
+    "broadcast_object_list": broadcast_object_list,
+    "gather": gather,
+    "gather_into_tensor": gathered("gather_into_tensor"),
+    "gather_object": gather_object,
+    "gather_single": gathered("gather_single"),
+    "monitored_barrier": monitored_barrier,
+    "reduce": reduce,
+    "reduce_scatter": reduce_scatter,
+    "reduce_scatter_single": scattered("reduce_scatter_single"),
+    "reduce_scatter_tensor": scattered("reduce_scatter_tensor"),
+    "scatter": scatter,
+    "scatter_object_list": scatter_object_list,
+    **dict.fromkeys(
+        ("send", "recv", "isend", "irecv", "send_object_list", "recv_object_list"), point_to_point
+    ),
+}
+# Functions of torch.distributed that are about groups, not between their ranks.
+NO_CALLS = {"destroy_process_group", "init_process_group", "new_group", "new_subgroups", "new_subgroups_by_enumeration"}
+NO_CALLS |= {"split_group", "shrink_group", "supports_complex", "record_comm", "set_timeout"}
+
+
+# What Gloo, or torch for a group that is not called gloo, lacks in some of its versions.
+LACKING = ("all_to_all:", "gather_into_tensor:", "gather_single:", "monitored_barrier:")
+
+
+def functions() -> set[str]:
+    """What torch.distributed has for ranks to call together."""
+    names = {name for name in dist.distributed_c10d.__all__ if callable(getattr(dist, name, None))}
+    kinds = {name for name in names if isinstance(getattr(dist, name), type) or name[0].isupper()}
+    return {name for name in names - kinds - NO_CALLS if not name.startswith(("get_", "is_")) and name != "reduce_op"}
+
+
+def test_every_function_of_torch_is_tried_and_documented() -> None:
+    assert functions() <= CALLS.keys()
+    page = (Path(__file__).parents[2] / "docs/torch.md").read_text()
+    assert [name for name in CALLS if f"`{name}`" not in page] == []
+
+
+def test_the_program_of_the_documentation_runs(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/torch.md").read_text()
+    (tmp_path / "program.py").write_text(text.split("```python\n")[1].split("```")[0])
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    told = subprocess.run([*words, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    assert told.returncode == 0, told.stderr
+    assert sorted(told.stdout.splitlines()) == [f"{rank} 3.0 {{'allreduce': {{'lanesum': 1}}}}" for rank in range(2)]
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def alike(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        return bool(torch.equal(first, second))
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(alike, first, second))
+    return bool(first == second)
+
+
+def beside_gloo(rank: int, world: int, port: str, names: list[str]) -> list[str]:
+    raised = []
+    with grouped(rank, world, port):
+        gloo = dist.new_group(backend="gloo")
+        for name in names:
+            ours = outcome(CALLS[name], None, rank, world)
+            theirs = outcome(CALLS[name], gloo, rank, world)
+            # Older versions of torch ask for this one by the name of the backend.
+            by_name = isinstance(ours, tuple) and "only implemented for GLOO" in ours[1]
+            assert by_name or alike(ours, theirs), (name, ours, theirs)
+            if isinstance(ours, tuple):
+                raised.append(f"{name}: {ours}")
+    return raised
+
+
+def test_every_function_does_what_gloos_does(crew: Crew) -> None:
+    names = sorted(functions() & CALLS.keys())
+    for raised in crew.do(beside_gloo, names):
+        assert all(line.startswith(LACKING) for line in raised), raised
+
+
+def asynchronous(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        tensors = [mine(rank, 1000) * turn for turn in range(20)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        # A call that waits comes behind those that do not.
+        last = torch.ones(3)
+        dist.all_reduce(last)
+        assert all(work.is_completed() and work.is_success() for work in works) and last.tolist() == [2.0] * 3
+        for turn, (work, tensor) in enumerate(zip(works, tensors, strict=True)):
+            assert work.wait() and work.exception() is None and work.result()[0] is tensor
+            assert torch.equal(tensor, (mine(0, 1000) + mine(1, 1000)) * turn)
+            assert work.get_future().wait()[0] is tensor
+        tensor = mine(rank)
+        done = dist.all_reduce(tensor, async_op=True).get_future().then(lambda future: future.wait()[0] * 2)
+        assert torch.equal(done.wait(), (mine(0) + mine(1)) * 2)
+        # It is asynchronous: this order would wait for ever if the sum did.
+        tensor, word = mine(rank), torch.zeros(6)
+        if rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            dist.send(torch.ones(6), 1)
+            work.wait()
+        else:
+            dist.recv(word, 0)
+            dist.all_reduce(tensor)
+        assert torch.equal(tensor, mine(0) + mine(1))
+
+
+def test_asynchronous_sums(crew: Crew) -> None:
+    crew.do(asynchronous)
+
+
+def coalesced(rank: int, world: int, port: str) -> dict[str, Any]:
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    with grouped(rank, world, port):
+        for device in (None, torch.device("cpu")):
+            for kinds in ((torch.float32,) * 3, (torch.float32, torch.float64, torch.bfloat16), (torch.int64,) * 2):
+                tensors = [torch.full((5 + place,), rank + 1).to(kind) for place, kind in enumerate(kinds)]
+                with _coalescing_manager(device=device):
+                    for tensor in tensors:
+                        dist.all_reduce(tensor)
+                assert all(bool((tensor == 3).all()) for tensor in tensors)
+                with _coalescing_manager(device=device, async_ops=True) as manager:
+                    for tensor in tensors:
+                        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+                manager.wait()
+                assert all(bool((tensor == 3).all()) for tensor in tensors)
+        out = torch.zeros(2, 6)
+        with _coalescing_manager():
+            for part in range(2):
+                dist.all_gather_into_tensor(out[part], mine(rank, 3) + part)
+        assert torch.equal(out[1], torch.cat([mine(0, 3), mine(1, 3)]) + 1)
+        return lanesum.torch.counters()
+
+
+def test_coalesced_sums(crew: Crew) -> None:
+    for counted in crew.do(coalesced):
+        assert counted["allreduce_coalesced"] == {"lanesum": 20, "gloo": 4} and counted["allreduce"] == {"gloo": 4}
+
+
+def functionals(rank: int, world: int, port: str) -> dict[str, Any]:
+    with grouped(rank, world, port):
+        group = dist.group.WORLD
+        assert torch.equal(functional.all_reduce(mine(rank), "sum", group) + 0, mine(0) + mine(1))
+        assert torch.equal(functional.all_reduce(mine(rank), "max", group) + 0, mine(1))
+        assert torch.equal(functional.all_reduce(mine(rank), "avg", group) + 0, (mine(0) + mine(1)) / 2)
+        summed = functional.all_reduce_coalesced([mine(rank), mine(rank, 3)], "sum", group)
+        assert torch.equal(summed[1] + 0, mine(0, 3) + mine(1, 3))
+        raw = torch.ops._c10d_functional.all_reduce(mine(rank), "sum", group.group_name)
+        assert torch.equal(torch.ops._c10d_functional.wait_tensor(raw), mine(0) + mine(1))
+        gathered = functional.all_gather_tensor(mine(rank), 0, group)
+        assert torch.equal(gathered + 0, torch.cat([mine(0), mine(1)]))
+        part = functional.reduce_scatter_tensor(mine(rank), "sum", 0, group)
+        assert torch.equal(part + 0, (mine(0) + mine(1)).chunk(2)[rank])
+        sent = functional.all_to_all_single(mine(rank), None, None, group)
+        assert torch.equal(sent + 0, torch.cat([mine(0).chunk(2)[rank], mine(1).chunk(2)[rank]]))
+        assert torch.equal(functional.broadcast(mine(rank), 1, group) + 0, mine(1))
+        return lanesum.torch.counters()
+
+
+def test_functional_collectives(crew: Crew) -> None:
+    for counted in crew.do(functionals):
+        assert counted["allreduce"]["lanesum"] == 3 and counted["allreduce_coalesced"] == {"lanesum": 2}
+
+
+def subgroups(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        alone = [dist.new_group([member]) for member in range(world)]
+        both = dist.new_group([0, 1], timeout=timedelta(seconds=30))
+        tensor = mine(rank)
+        for _ in range(3):
+            dist.all_reduce(tensor, group=alone[rank])
+        assert torch.equal(tensor, mine(rank))
+        # Of two groups at once, in another order on each rank.
+        first, second = mine(rank), mine(rank, 4)
+        calls = [(first, None), (second, both)]
+        works = [dist.all_reduce(tensor, group=group, async_op=True) for tensor, group in (calls if rank else calls[::-1])]
+        for work in works:
+            work.wait()
+        assert torch.equal(first, mine(0) + mine(1)) and torch.equal(second, mine(0, 4) + mine(1, 4))
+        assert lanesum.torch.counters(both) == {"allreduce": {"lanesum": 1}}
+        assert lanesum.torch.communicators(both)["cpu"].deadline == 30
+        both.set_timeout(timedelta(seconds=20))
+        assert lanesum.torch.communicators(both)["cpu"].deadline == 20
+        dist.destroy_process_group(both)
+        gloo = dist.new_group(backend="gloo")
+        with pytest.raises(TypeError, match="hint"):
+            lanesum.torch.counters(gloo)
+        objects: list[Any] = [None] * 2
+        dist.all_gather_object(objects, rank)
+        assert objects == [0, 1]
+
+
+def test_groups_of_a_group(crew: Crew) -> None:
+    crew.do(subgroups)
