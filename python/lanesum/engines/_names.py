@@ -1,0 +1,143 @@
+"""What the plug-ins need of each engine: one list, for the check when an engine loads them and for `cargo xtask engines`.
+
+A signature is written as the names of its parameters, with `=` behind those that have a default, `*` before those that go by
+name only, `/` behind those that go by position only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Name:
+    """A function of an engine that is called, replaced or stood in for."""
+
+    module: str
+    path: str
+    """Its name within the module, with the class."""
+    signature: str
+    eager: bool = True
+    """Whether it is looked at when the plug-in is loaded: a module that the engine imports later is not imported for that."""
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.path}({self.signature})"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a plug-in needs of its engine."""
+
+    title: str
+    distribution: str
+    series: tuple[str, ...]
+    """The versions that it was tried with, without their last number."""
+    tried: str
+    """The version that the tests run with."""
+    names: tuple[Name, ...]
+    holder: str
+    """The variable that holds the custom all-reduce in the engine's sources."""
+    attributes: frozenset[str]
+    """All that the engine's sources ask of it, beyond what they look for with `hasattr`."""
+
+
+_VLLM = "vllm.distributed.device_communicators"
+_VLLM_OWN = f"{_VLLM}.custom_all_reduce"
+
+VLLM = Needs(
+    title="vLLM",
+    distribution="vllm",
+    series=("0.33",),
+    tried="0.33.0",
+    names=(
+        Name(
+            _VLLM_OWN,
+            "CustomAllreduce.__init__",
+            "self, group, device, max_size=, max_all_gather_size=, max_mnnvl_all_gather_size=, max_reduce_scatter_size=, "
+            "max_mnnvl_reduce_scatter_size=, max_mnnvl_multimem_reduce_scatter_size=, symm_mem_enabled=, *, "
+            "register_graph_buffers=",
+        ),
+        Name(_VLLM_OWN, "CustomAllreduce.should_custom_ar", "self, inp"),
+        Name(_VLLM_OWN, "CustomAllreduce.custom_all_reduce", "self, input"),
+        Name(_VLLM_OWN, "CustomAllreduce.capture", "self"),
+        Name(_VLLM_OWN, "CustomAllreduce.close", "self"),
+        Name(_VLLM_OWN, "CustomAllreduce.custom_all_gather", "self, inp"),
+        Name(_VLLM_OWN, "CustomAllreduce.custom_reduce_scatter", "self, inp"),
+        Name(f"{_VLLM}.cuda_communicator", "CudaCommunicator.all_reduce", "self, input_"),
+        Name("vllm.v1.worker.gpu_worker", "Worker.execute_model", "self, scheduler_output", eager=False),
+    ),
+    holder="ca_comm",
+    attributes=frozenset(
+        {
+            "capture",
+            "custom_all_gather",
+            "custom_all_reduce",
+            "custom_reduce_scatter",
+            "disabled",
+            "fully_connected",
+            "mnnvl_lamport_ag_multicast_ptr",
+            "should_custom_ar",
+        }
+    ),
+)
+
+
+def against(needs: Needs) -> str | None:
+    """Why the plug-in can't serve the engine that is installed; None if it can."""
+    return _version_against(needs) or next(_differences(needs, (name for name in needs.names if name.eager)), None)
+
+
+def _version_against(needs: Needs) -> str | None:
+    try:
+        version = metadata.version(needs.distribution)
+    except metadata.PackageNotFoundError:
+        version = "a version that does not say its number"
+    if known_version(needs, version):
+        return None
+    return f"it knows {needs.title} {', '.join(f'{series}.x' for series in needs.series)} and found {version}"
+
+
+def known_version(needs: Needs, version: str) -> bool:
+    """Whether the version is of a series that was tried."""
+    numbers = re.match(r"v?(\d+\.\d+)(?:\.|\+|$)", version)
+    return numbers is not None and numbers[1] in needs.series
+
+
+def _differences(needs: Needs, names: Iterable[Name]) -> Iterable[str]:
+    for name in names:
+        found = present(name)
+        if found != name.signature:
+            yield f"it needs {name} of {needs.title} and found {'none' if found is None else f'({found})'}"
+
+
+def present(name: Name) -> str | None:
+    """The signature that the imported engine has; None if the name is not there."""
+    try:
+        thing: Any = import_module(name.module)
+        for part in name.path.split("."):
+            thing = inspect.getattr_static(thing, part)
+    except (ImportError, AttributeError):
+        return None
+    if isinstance(thing, (staticmethod, classmethod)):
+        thing = thing.__func__
+    return written(inspect.signature(thing)) if callable(thing) else None
+
+
+def written(signature: inspect.Signature) -> str:
+    """A signature in the words of the list."""
+    kinds = inspect.Parameter
+    words: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is kinds.KEYWORD_ONLY and not any(word.startswith("*") for word in words):
+            words.append("*")
+        stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        words.append(stars + parameter.name + ("" if parameter.default is kinds.empty else "="))
+    positional = sum(parameter.kind is kinds.POSITIONAL_ONLY for parameter in signature.parameters.values())
+    if positional:
+        words.insert(positional, "/")
+    return ", ".join(words)

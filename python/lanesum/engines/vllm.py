@@ -1,0 +1,126 @@
+"""The plug-in for vLLM: entry point `lanesum` of the group `vllm.general_plugins`.
+
+Two names are replaced. vLLM's own class makes lanesum's object where lanesum can serve the group, and itself where it can't.
+`CudaCommunicator.all_reduce` asks lanesum's plan before all others: in vLLM's order four other libraries come before the custom
+all-reduce. Whatever lanesum's plan leaves goes through vLLM's function, unchanged.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import multiprocessing
+import sys
+from importlib import import_module
+from typing import Any
+
+from lanesum import _shim
+from lanesum.engines import _names
+from lanesum.engines._adapter import AllReduce, check_all
+from lanesum.engines._join import Engine, join
+from lanesum.engines._settings import Settings
+
+# Below vLLM's own logger, whose level and handlers it has by that.
+_log = logging.getLogger("vllm.plugins.lanesum")
+
+_OWN = "vllm.distributed.device_communicators.custom_all_reduce"
+_DISPATCH = "vllm.distributed.device_communicators.cuda_communicator"
+_WORKER = "vllm.v1.worker.gpu_worker"
+
+
+def register() -> None:
+    """Called by vLLM in each of its processes, and perhaps again.
+
+    Raises:
+        lanesum.EnvironmentVariableError: a variable of lanesum's means nothing. vLLM does not start then.
+    """
+    Settings.read()
+    enabled = _shim.enabled()
+    why = _platform_against() or _names.against(_names.VLLM)
+    if why is not None:
+        _say("lanesum stays out of vLLM: %s", why)
+        return
+    if not enabled:
+        _say("LANESUM=0: lanesum sums nothing, vLLM sums as without it")
+    # Even then: the ranks must find out together if only some of them have it turned off.
+    own = import_module(_OWN).CustomAllreduce
+    if not hasattr(own, "_lanesum"):
+        _stand_in_for(own)
+        _have_first_say(import_module(_DISPATCH).CudaCommunicator)
+
+
+def _platform_against() -> str | None:
+    platform: Any = import_module("vllm.platforms").current_platform
+    if platform.is_rocm():
+        return "it has no kernels for AMD's GPUs"
+    # Empty where vLLM has found no platform at all.
+    if platform.device_type not in ("cuda", ""):
+        return f"it takes the place of the custom all-reduce of GPUs, and this is the platform {platform.device_type}"
+    return None
+
+
+def _say(line: str, *words: Any) -> None:
+    """Once for a server, by the process that started the others."""
+    level = logging.INFO if multiprocessing.parent_process() is None else logging.DEBUG
+    _log.log(level, line, *words)
+
+
+def _stand_in_for(own: Any) -> None:
+    """Lets vLLM's class make lanesum's object. The class stays itself, for whoever imports it or inherits from it."""
+
+    def new(cls: Any, *arguments: Any, **named: Any) -> Any:
+        ours = _join(*arguments, **named) if cls is own else None
+        # What is no instance of the class is not initialised by it.
+        return object.__new__(cls) if ours is None else ours
+
+    own.__new__ = staticmethod(new)
+    own._lanesum = True
+
+
+def _join(group: Any, device: Any, *_: Any, **__: Any) -> AllReduce | None:
+    torch: Any = import_module("torch")
+    ours = join(group, torch.device("cuda", device) if isinstance(device, int) else torch.device(device), _engine(), _log)
+    if ours is not None:
+        _check_each_step()
+    return ours
+
+
+def _engine() -> Engine:
+    invariant = import_module("vllm.envs").VLLM_BATCH_INVARIANT
+    return Engine("vLLM", "VLLM_BATCH_INVARIANT" if invariant else None)
+
+
+def _have_first_say(communicator: Any) -> None:
+    original = communicator.all_reduce
+
+    @functools.wraps(original)
+    def all_reduce(self: Any, input_: Any) -> Any:
+        ours = self.ca_comm
+        if isinstance(ours, AllReduce) and ours.should_custom_ar(input_):
+            return ours.custom_all_reduce(input_)
+        return original(self, input_)
+
+    communicator.all_reduce = all_reduce
+
+
+def _check_each_step() -> None:
+    """What a replayed graph meets is raised after the step: nobody else looks, and its output would become text.
+
+    Not when the plug-in is loaded: the module is one that only workers import.
+    """
+    name = next(name for name in _names.VLLM.names if name.module == _WORKER)
+    if _WORKER not in sys.modules or _names.present(name) != name.signature:
+        _log.debug("no worker of vLLM's own here: faults in graphs are raised by the next call outside of one")
+        return
+    worker: Any = sys.modules[_WORKER].Worker  # type: ignore[attr-defined]
+    if hasattr(worker, "_lanesum"):
+        return
+    original = worker.execute_model
+
+    @functools.wraps(original)
+    def execute_model(self: Any, scheduler_output: Any) -> Any:
+        result = original(self, scheduler_output)
+        check_all()
+        return result
+
+    worker.execute_model, worker._lanesum = execute_model, True
