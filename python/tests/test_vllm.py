@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Any
+from unittest import mock
 
 import lanesum
 import pytest
@@ -20,8 +21,6 @@ if find_spec("vllm") is None:
 
 def communicator(rank: int, world: int, address: str, lines: Lines) -> Any:
     """vLLM's own communicator of a tensor-parallel group, made by its own coordinator."""
-    from unittest import mock
-
     from lanesum.engines import vllm as plugin
     from vllm.distributed import parallel_state
     from vllm.distributed.device_communicators import pynccl
@@ -63,5 +62,5 @@ def test_vllms_dispatch_reaches_lanesum(world: int) -> None:
     results = ranks.succeeded(ranks.run(world, summed, addresses()))
     assert [calls for calls, _ in results] == [3] * world
     lines = [lines for _, lines in results]
-    assert len(lines[0]) == 1 and f"{world} ranks of vLLM: float32 and float16 and bfloat16 of every length" in lines[0][0]
+    assert len(lines[0]) == 1 and f"{world} ranks of vLLM: float32, float16, bfloat16 of every length" in lines[0][0]
     assert not any(lines[1:])

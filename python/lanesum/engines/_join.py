@@ -15,6 +15,7 @@ from typing import Any
 from lanesum import _shim
 from lanesum._errors import EnvironmentVariableError, Error
 from lanesum._lanesum import Communicator
+from lanesum.engines import _lines
 from lanesum.engines._adapter import AllReduce
 from lanesum.engines._settings import Policy, Settings
 
@@ -32,6 +33,8 @@ class Engine:
 
     title: str
     """Its name, for people."""
+    against: str | None
+    """Why it can't be served on this rank's platform."""
     deterministic: str | None
     """The switch by which the user asked for results that depend on no length; None if there is none."""
 
@@ -68,16 +71,16 @@ def join(group: Any, device: Any, engine: Engine, log: Logger) -> AllReduce | No
             log.warning("lanesum stays out of a group of %d ranks: %s; %s sums as without lanesum", world, why, engine.title)
         return None
     if rank == 0:
-        log.info("%s", _said(world, engine, reason, limits))
+        log.info("%s", _lines.sums(engine.title, world, reason, limits))
     return ours
 
 
 def _agreed_policy(engine: Engine, device: Any, gather: Callable[[Any], list[Any]]) -> tuple[Policy, str]:
     """The policy and whence it comes, if nothing is against lanesum on any rank."""
-    against, malformed, policy, reason = None, None, Policy.FASTEST, "the default"
+    against, malformed, policy, reason = None, None, Policy.FASTEST, ""
     try:
         policy, reason = _policy(Settings.read(), engine)
-        against = _against(device)
+        against = engine.against or _against(device)
     except EnvironmentVariableError as error:
         malformed = error
     words = gather((malformed, against, policy.value))
@@ -105,10 +108,10 @@ def _against(device: Any) -> str | None:
 def _policy(settings: Settings, engine: Engine) -> tuple[Policy, str]:
     if engine.deterministic is not None and settings.policy is not Policy.EXACT:
         # Two libraries that share the lengths between them add in different orders.
-        return Policy.EXACT, f"because of {engine.deterministic}"
+        return Policy.EXACT, f"policy exact, because of {engine.deterministic}"
     if settings.policy is None:
-        return Policy.FASTEST, "the default"
-    return settings.policy, "by LANESUM_POLICY"
+        return Policy.FASTEST, "policy fastest, the default"
+    return settings.policy, f"policy {settings.policy.value}, by LANESUM_POLICY"
 
 
 def _none_against(reasons: list[str | None]) -> None:
@@ -156,17 +159,3 @@ def _limits(communicator: Communicator, policy: Policy) -> _Limits:
 def _least(limits: list[int | None]) -> int | None:
     """What all ranks use: predictions rest on measurements, which may differ from rank to rank."""
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _said(world: int, engine: Engine, reason: str, limits: _Limits) -> str:
-    by_limit: dict[int | None, list[str]] = {}
-    for dtype, limit in limits.items():
-        by_limit.setdefault(limit, []).append(dtype)
-    parts = [
-        f"{' and '.join(dtypes)} of {'every length' if limit is None else f'less than {limit} B'}"
-        for limit, dtypes in by_limit.items()
-    ]
-    line = f"lanesum sums in a group of {world} ranks of {engine.title}: {', '.join(parts)}"
-    if any(limit is not None for limit in limits.values()):
-        line += f"; longer ones are left to {engine.title} and NCCL, which is predicted to be faster there"
-    return f"{line} ({reason}); other dtypes and layouts are {engine.title}'s. LANESUM=0 turns it off"

@@ -36,7 +36,7 @@ class Needs:
     title: str
     distribution: str
     series: tuple[str, ...]
-    """The versions that it was tried with, without their last number."""
+    """The versions that it knows: each with all that continue it behind a full stop."""
     tried: str
     """The version that the tests run with."""
     names: tuple[Name, ...]
@@ -87,6 +87,42 @@ VLLM = Needs(
 )
 
 
+_SGLANG_STATE = "sglang.srt.distributed.parallel_state"
+_SGLANG_OWN = "sglang.srt.distributed.device_communicators.custom_all_reduce"
+
+SGLANG = Needs(
+    title="SGLang",
+    distribution="sglang",
+    series=("0.5.23",),
+    tried="0.5.23",
+    names=(
+        Name(_SGLANG_OWN, "dispatch_custom_allreduce", "group, device"),
+        Name(_SGLANG_OWN, "CustomAllreduce.should_custom_ar", "self, inp"),
+        Name(_SGLANG_OWN, "CustomAllreduce.custom_all_reduce", "self, input"),
+        Name(_SGLANG_OWN, "CustomAllreduce.capture", "self"),
+        Name(_SGLANG_OWN, "CustomAllreduce.close", "self"),
+        Name(_SGLANG_STATE, "GroupCoordinator.all_reduce", "self, input_"),
+        Name(
+            _SGLANG_STATE,
+            "GroupCoordinator._resolve_outplace_all_reduce_method",
+            "self, input_, should_use_pymscclpp_allreduce=",
+        ),
+        Name(_SGLANG_STATE, "GroupCoordinator._can_use_flashinfer_allreduce", "self, input_"),
+        Name(_SGLANG_STATE, "GroupCoordinator._all_reduce_out_place", "self, input_, outplace_all_reduce_method"),
+        Name(_SGLANG_STATE, "GroupCoordinator._deterministic_collectives_enabled", ""),
+        Name("sglang.srt.plugins.hook_registry", "HookRegistry.register", "cls, target, hook, hook_type=, *, source="),
+        Name(
+            "sglang.srt.model_executor.model_runner",
+            "ModelRunner.forward",
+            "self, forward_batch, skip_attn_backend_init=, pp_proxy_tensors=, reinit_attn_backend=, split_forward_count=",
+            eager=False,
+        ),
+    ),
+    holder="ca_comm",
+    attributes=frozenset({"capture", "custom_all_reduce", "disabled", "should_custom_ar"}),
+)
+
+
 def against(needs: Needs) -> str | None:
     """Why the plug-in can't serve the engine that is installed; None if it can."""
     return _version_against(needs) or next(_differences(needs, (name for name in needs.names if name.eager)), None)
@@ -96,16 +132,15 @@ def _version_against(needs: Needs) -> str | None:
     try:
         version = metadata.version(needs.distribution)
     except metadata.PackageNotFoundError:
-        version = "a version that does not say its number"
-    if known_version(needs, version):
+        version = "one that does not say its number"
+    if known(needs, version):
         return None
-    return f"it knows {needs.title} {', '.join(f'{series}.x' for series in needs.series)} and found {version}"
+    return f"it knows {needs.title} {', '.join(needs.series)} and found {version}"
 
 
-def known_version(needs: Needs, version: str) -> bool:
+def known(needs: Needs, version: str) -> bool:
     """Whether the version is of a series that was tried."""
-    numbers = re.match(r"v?(\d+\.\d+)(?:\.|\+|$)", version)
-    return numbers is not None and numbers[1] in needs.series
+    return any(re.match(rf"v?{re.escape(series)}(?:\.|\+|$)", version) for series in needs.series)
 
 
 def _differences(needs: Needs, names: Iterable[Name]) -> Iterable[str]:

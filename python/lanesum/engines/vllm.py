@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import multiprocessing
 import sys
 from importlib import import_module
 from typing import Any
 
 from lanesum import _shim
-from lanesum.engines import _names
+from lanesum.engines import _lines, _names
 from lanesum.engines._adapter import AllReduce, check_all
 from lanesum.engines._join import Engine, join
 from lanesum.engines._settings import Settings
@@ -38,15 +37,15 @@ def register() -> None:
     enabled = _shim.enabled()
     why = _platform_against() or _names.against(_names.VLLM)
     if why is not None:
-        _say("lanesum stays out of vLLM: %s", why)
+        _lines.say(_log, "lanesum stays out of vLLM: %s", why)
         return
     if not enabled:
-        _say("LANESUM=0: lanesum sums nothing, vLLM sums as without it")
+        _lines.say(_log, "LANESUM=0: lanesum sums nothing, vLLM sums as without it")
     # Even then: the ranks must find out together if only some of them have it turned off.
     own = import_module(_OWN).CustomAllreduce
     if not hasattr(own, "_lanesum"):
         _stand_in_for(own)
-        _have_first_say(import_module(_DISPATCH).CudaCommunicator)
+        _have_first_lines.say(_log, import_module(_DISPATCH).CudaCommunicator)
 
 
 def _platform_against() -> str | None:
@@ -57,12 +56,6 @@ def _platform_against() -> str | None:
     if platform.device_type not in ("cuda", ""):
         return f"it takes the place of the custom all-reduce of GPUs, and this is the platform {platform.device_type}"
     return None
-
-
-def _say(line: str, *words: Any) -> None:
-    """Once for a server, by the process that started the others."""
-    level = logging.INFO if multiprocessing.parent_process() is None else logging.DEBUG
-    _log.log(level, line, *words)
 
 
 def _stand_in_for(own: Any) -> None:
@@ -87,10 +80,10 @@ def _join(group: Any, device: Any, *_: Any, **__: Any) -> AllReduce | None:
 
 def _engine() -> Engine:
     invariant = import_module("vllm.envs").VLLM_BATCH_INVARIANT
-    return Engine("vLLM", "VLLM_BATCH_INVARIANT" if invariant else None)
+    return Engine("vLLM", None, "VLLM_BATCH_INVARIANT" if invariant else None)
 
 
-def _have_first_say(communicator: Any) -> None:
+def _have_first_lines.say(_log, communicator: Any) -> None:
     original = communicator.all_reduce
 
     @functools.wraps(original)
