@@ -35,7 +35,7 @@ from lanesum._errors import (
 )
 from lanesum._explain import Explanation
 from lanesum._lanesum import VERSION as __version__
-from lanesum._lanesum import Communicator, Issued
+from lanesum._lanesum import Communicator, Issued, enabled, policy
 
 __all__ = [
     "BusyError",
@@ -62,4 +62,6 @@ __all__ = [
     "TensorError",
     "TensorTypeError",
     "__version__",
+    "enabled",
+    "policy",
 ]

@@ -8,7 +8,7 @@ from typing_extensions import Self, Unpack
 
 from lanesum._explain import Explanation
 
-__all__ = ["VERSION", "Communicator", "Issued"]
+__all__ = ["VERSION", "Communicator", "Issued", "enabled", "policy"]
 
 VERSION: Final[str]
 
@@ -54,6 +54,20 @@ class _Counters(TypedDict):
     waited: dict[int, float]
     naps: int
     device: _DeviceCounters | None
+
+def enabled() -> bool:
+    """Whether the environment lets lanesum run: not where LANESUM is 0, and then no communicator is made.
+
+    Raises:
+        EnvironmentVariableError: LANESUM is neither yes nor no.
+    """
+
+def policy() -> Literal["exact", "fastest"] | None:
+    """What LANESUM_POLICY says of who carries messages where an engine leaves it to lanesum; None where it is not set.
+
+    Raises:
+        EnvironmentVariableError: it is another word.
+    """
 
 @final
 class Issued:
@@ -178,6 +192,11 @@ class Communicator:
         buffers: Literal["private", "shared", "device"] | None = None,
     ) -> Explanation:
         """The decision for a tensor, or for so many elements of `dtype` (in `buffers`), with all that was refused and why."""
+    def delegate_from(self, dtype: str = "bfloat16", op: _Operation | None = None) -> int | None:
+        """Bytes from which NCCL is predicted to reduce GPU memory sooner than what runs here; None where it never is, as without GPUs.
+
+        For engines that have NCCL and may hand messages over. The same on all ranks. Takes up to a millisecond: ask once.
+        """
     def counters(self) -> _Counters:
         """What ran so far, and how long each peer was waited for, in seconds by rank."""
     @property

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use lanesum::{Builder, Error, Label, Operation, Rank, Refused};
+use lanesum::{Builder, Error, Label, Operation, Rank, Refused, Request};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -355,6 +355,16 @@ impl Communicator {
         py.import(intern!(py, "lanesum._explain"))?
             .getattr(intern!(py, "Explanation"))?
             .call1((reports::loads(py, &facts)?, text))
+    }
+
+    /// The bytes from which NCCL is predicted to be faster; None where it never is.
+    #[pyo3(signature = (dtype = "bfloat16", op = None))]
+    fn delegate_from(&self, py: Python<'_>, dtype: &str, op: Option<&Bound<'_, PyString>>) -> PyResult<Option<u64>> {
+        let operation = op.map_or(Ok(Operation::Sum), |op| options::word(op))?;
+        let request = reports::on_device(operation, dtype)?;
+        let from = self.with(py, |communicator| Ok(communicator.delegate_from(&request)))?;
+        let length = |elements| Request { elements, ..request }.bytes().get();
+        Ok(from.map(length))
     }
 
     /// What ran so far, and how long each peer was waited for, in seconds.

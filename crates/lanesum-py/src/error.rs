@@ -3,7 +3,7 @@
 //! The library's enums are open to other crates, so each match needs a `_` arm. Clippy's `wildcard_enum_match_arm`, which the workspace
 //! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
 
-use lanesum::{Error, Fault, FaultKind, Rank, Refused};
+use lanesum::{EnvironmentError, Error, Fault, FaultKind, Rank, Refused};
 use pyo3::exceptions::{PyAttributeError, PyImportError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -32,6 +32,7 @@ pub fn refused(py: Python<'_>, class: &'static str, kind: &'static str, cause: &
 
 fn of(error: &Error) -> Name {
     match error {
+        Error::Environment(EnvironmentError::Off { .. }) => name("EnvironmentVariableError", "off"),
         Error::Environment(_) => name("EnvironmentVariableError", "environment"),
         Error::Rendezvous(_) => name("RendezvousError", "rendezvous"),
         Error::Plan(_) => name("PlanError", "plan"),

@@ -12,6 +12,7 @@
 mod call;
 mod communicator;
 mod dlpack;
+mod environment;
 mod error;
 mod issued;
 mod options;
@@ -28,6 +29,9 @@ mod _lanesum {
     use crate::communicator::Communicator;
     #[pymodule_export]
     use crate::issued::Issued;
+
+    #[pymodule_export]
+    use crate::environment::{enabled, policy};
 
     /// The version of library and package.
     #[pymodule_export]

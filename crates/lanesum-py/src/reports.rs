@@ -49,6 +49,17 @@ pub fn request(
     })
 }
 
+/// Requests of any length for GPU memory.
+pub fn on_device(operation: Operation, dtype: &str) -> Result<Request, Refusal> {
+    Ok(Request {
+        operation,
+        dtype: dtype_named(dtype)?,
+        elements: Elements::new(1),
+        buffers: Buffers::Device,
+        label: None,
+    })
+}
+
 /// A dtype by the library's word or by NumPy's.
 fn dtype_named(name: &str) -> Result<Dtype, Refusal> {
     let named = Dtype::ALL

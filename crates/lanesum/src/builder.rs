@@ -160,6 +160,7 @@ impl Builder {
     /// # Errors
     /// [`Error`] that names who is missing or differs in what, at the latest after the set-up deadline.
     pub fn join(self) -> Result<Communicator, Error> {
+        environment::on(&|name| std::env::var_os(name))?;
         crate::setup::join(self, &|| None)
     }
 }

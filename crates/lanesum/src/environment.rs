@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use lanesum_plan::NcclWishes;
 
+mod switch;
+
+pub(crate) use switch::on;
+pub use switch::{SWITCH, enabled, policy};
+
 /// One variable that lanesum reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable {
@@ -24,6 +29,16 @@ const NAME: &str = "any text; empty counts as not set";
 
 /// Every variable that lanesum reads, in the order of docs/environment.md.
 pub const VARIABLES: &[Variable] = &[
+    variable(
+        switch::SWITCH,
+        "whether lanesum runs at all: where it is turned off, no communicator is made, and engines go on as without lanesum",
+        switch::SWITCH_VALUES,
+    ),
+    variable(
+        switch::POLICY,
+        "what carries messages where torch.distributed (default exact) or an engine (default fastest) leaves it to lanesum: lanesum alone, or NCCL where that is predicted to be faster",
+        switch::POLICY_VALUES,
+    ),
     variable("RANK", "this rank, as torchrun and `lanesum launch` set it", NUMBER),
     variable(
         "WORLD_SIZE",
@@ -206,6 +221,12 @@ pub struct Identity {
 /// Why the environment does not tell which rank this is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
+    /// The user has turned lanesum off.
+    #[error("the environment turns lanesum off (LANESUM is {value:?})")]
+    Off {
+        /// The value of the variable.
+        value: String,
+    },
     /// No launcher has set its variables.
     #[error("the environment does not say which rank this is (neither RANK, OMPI_COMM_WORLD_RANK nor PMI_RANK is set)")]
     NoRank,
@@ -267,6 +288,7 @@ impl EnvironmentError {
     /// What to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
+            Self::Off { .. } => "unset LANESUM, or set it to 1, on all ranks",
             Self::NoRank => {
                 "start the ranks with `lanesum launch -n N -- CMD`, torchrun or mpirun, set RANK and WORLD_SIZE, or use \
                  Communicator::builder"
@@ -284,13 +306,14 @@ impl EnvironmentError {
 }
 
 /// Looks a variable up.
-type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Reads who this process is. `lookup` gives a variable's value, as `std::env::var_os` does.
 ///
 /// # Errors
 /// [`EnvironmentError`] names the variables and values that are missing, wrong or at odds.
 pub fn identity(lookup: Lookup<'_>) -> Result<Identity, EnvironmentError> {
+    on(lookup)?;
     let mut claims = Vec::new();
     for launcher in &LAUNCHERS {
         if let Some(claim) = claim(lookup, launcher)? {

@@ -46,8 +46,8 @@ pub use lanesum_cuda::CudaError;
 pub use lanesum_host::{Fault, FaultKind};
 pub use lanesum_plan::{
     Algorithm, AlgorithmChoice, AlgorithmName, Buffers, Bytes, Call, CallIdentity, Dtype, Elements, Engine,
-    Explanation, Label, Operation, Path, PathChoice, Plan, PlanError, Policy, Rank, ReductionTree, Request, Topology,
-    WORLD_MAX, WorldSize,
+    Explanation, Label, Operation, Path, PathChoice, Plan, PlanError, Policy, Preference, Rank, ReductionTree, Request,
+    Topology, WORLD_MAX, WorldSize,
 };
 pub use lanesum_rendezvous::RendezvousError;
 pub use lanesum_segment::SegmentError;

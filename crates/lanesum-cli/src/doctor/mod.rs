@@ -121,6 +121,7 @@ fn tried(ranks: usize, engine: &Found, usable: &[usize]) -> Result<Outcome<RankR
         subcommand: "doctor-rank",
         ranks,
         deadline: Some(DEADLINE),
+        heeds_switch: false,
     };
     let assignment = |rank| {
         worded(&Assignment {

@@ -36,6 +36,8 @@ pub struct Crew {
     pub ranks: usize,
     /// The bound of every wait, where one was asked for.
     pub deadline: Option<Duration>,
+    /// Whether `LANESUM=0` is for these ranks, too: not where the user wants to know what lanesum would do.
+    pub heeds_switch: bool,
 }
 
 /// How a job ended.
@@ -83,6 +85,9 @@ impl Crew {
         let mut command = this_program()?;
         command.arg(self.subcommand).arg(assignment);
         identity.dress(&mut command);
+        if !self.heeds_switch {
+            command.env_remove(lanesum::environment::SWITCH);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Ok(command)
     }

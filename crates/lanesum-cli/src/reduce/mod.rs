@@ -50,6 +50,7 @@ pub fn run(arguments: &Reduce) -> Result<(), CliError> {
         subcommand: "reduce-rank",
         ranks: arguments.files.len(),
         deadline,
+        heeds_switch: true,
     };
     let total = rank::mebibytes(first.stamp.bytes - first.header.data);
     let outcome = crew.run(

@@ -77,6 +77,7 @@ fn outcome(job: &Job) -> Result<Outcome<RankReport>, CliError> {
         subcommand: "rank",
         ranks: job.ranks,
         deadline: job.deadline,
+        heeds_switch: true,
     };
     let total = u64::from(job.sums()) * u64::from(job.cycles);
     crew.run(

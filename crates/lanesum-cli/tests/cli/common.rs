@@ -19,6 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub fn lanesum(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanesum"));
     for name in [
+        "LANESUM",
+        "LANESUM_POLICY",
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",

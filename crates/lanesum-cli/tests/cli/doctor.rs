@@ -327,3 +327,35 @@ fn a_page_that_cannot_be_written_is_an_error_before_anything_is_tried() {
         assert!(stdout(&output).is_empty());
     }
 }
+
+#[test]
+fn what_is_turned_off_is_examined_and_told() {
+    let mut command = lanesum(&["doctor", "--engine", "host", "--ranks", "2", "--json"]);
+    let report = examined(&finish(command.env("LANESUM", "0").spawn().unwrap()), &[2]);
+    let told = remarks(&report);
+    assert!(
+        told.iter()
+            .any(|what| what.contains("turns lanesum off (LANESUM is \"0\")")),
+        "{told:?}"
+    );
+    assert!(
+        report["decisions"]
+            .as_array()
+            .is_some_and(|decisions| !decisions.is_empty()),
+        "{report}"
+    );
+}
+
+#[test]
+fn nothing_sums_where_lanesum_is_turned_off() {
+    for (value, said) in [("off", "turns lanesum off"), ("2", "LANESUM is set to \"2\"")] {
+        let mut command = lanesum(&["verify-cycle", "--ranks", "2", "--cycles", "1"]);
+        let output = finish(command.env("LANESUM", value).spawn().unwrap());
+        assert!(!output.status.success());
+        assert!(
+            stderr(&output).contains(said) && stderr(&output).contains("hint:"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}

@@ -220,7 +220,48 @@ fn every_variable_that_is_read_is_in_the_list_and_the_other_way_round() {
         None
     });
     assert_eq!(unset, lanesum_plan::NcclWishes::default());
+    // Engines do, and torch.distributed.
+    let free = policy(&|name| {
+        asked.borrow_mut().insert(name.to_owned());
+        None
+    });
+    assert_eq!(free, Ok(None));
     // The rendezvous room reads this one.
     assert!(listed.remove("XDG_RUNTIME_DIR"));
     assert_eq!(asked.into_inner(), listed);
+}
+
+#[test]
+fn the_switch_is_read_by_value() {
+    let said = |value: &'static str| enabled(&move |name| (name == "LANESUM").then(|| value.into()));
+    for yes in ["1", "on", "TRUE", "yes", ""] {
+        assert_eq!(said(yes), Ok(true), "{yes}");
+    }
+    for no in ["0", "off", "False", "no"] {
+        assert_eq!(said(no), Ok(false), "{no}");
+        let error = read(&[("LANESUM", no), ("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap_err();
+        assert_eq!(error, EnvironmentError::Off { value: no.to_owned() });
+        assert!(error.to_string().contains(no) && error.hint().is_some_and(|hint| hint.contains("LANESUM")));
+    }
+    for nonsense in ["2", " 0", "00", "disabled"] {
+        assert!(
+            matches!(said(nonsense), Err(EnvironmentError::Invalid { name: "LANESUM", .. })),
+            "{nonsense}"
+        );
+    }
+}
+
+#[test]
+fn the_policy_is_read_by_value() {
+    let said = |value: &'static str| policy(&move |name| (name == "LANESUM_POLICY").then(|| value.into()));
+    assert_eq!(said("exact"), Ok(Some(lanesum_plan::Preference::Exact)));
+    assert_eq!(said("Fastest"), Ok(Some(lanesum_plan::Preference::Fastest)));
+    assert_eq!(said(""), Ok(None));
+    assert!(matches!(
+        said("nccl"),
+        Err(EnvironmentError::Invalid {
+            name: "LANESUM_POLICY",
+            ..
+        })
+    ));
 }

@@ -87,6 +87,7 @@ fn own(job: &Job, ranks: usize, ledger: &mut Ledger<'_>) -> Result<(), CliError>
         subcommand: "bench-rank",
         ranks,
         deadline: job.deadline,
+        heeds_switch: true,
     };
     let progress = Progress::new("sizes", job.sizes.len() as u64);
     let mut gather = Gather::new(ledger, ranks, warn);
