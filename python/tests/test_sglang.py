@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
-import lanesum
 import pytest
 import ranks
 from engines import Lines, addresses, group_of

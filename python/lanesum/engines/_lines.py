@@ -9,8 +9,11 @@ from typing import Any
 
 
 def say(log: logging.Logger, line: str, *words: Any) -> None:
-    """Once for a server, by the process that started the others."""
-    level = logging.INFO if multiprocessing.parent_process() is None else logging.DEBUG
+    """That lanesum does nothing: once for a server, by the process that started the others.
+
+    A warning, since an engine loads its plug-ins before it has set up a logger that shows less.
+    """
+    level = logging.WARNING if multiprocessing.parent_process() is None else logging.DEBUG
     log.log(level, line, *words)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
@@ -125,7 +124,7 @@ SGLANG = Needs(
 
 def against(needs: Needs) -> str | None:
     """Why the plug-in can't serve the engine that is installed; None if it can."""
-    return _version_against(needs) or next(_differences(needs, (name for name in needs.names if name.eager)), None)
+    return _version_against(needs) or _names_against(needs)
 
 
 def _version_against(needs: Needs) -> str | None:
@@ -143,11 +142,16 @@ def known(needs: Needs, version: str) -> bool:
     return any(re.match(rf"v?{re.escape(series)}(?:\.|\+|$)", version) for series in needs.series)
 
 
-def _differences(needs: Needs, names: Iterable[Name]) -> Iterable[str]:
-    for name in names:
-        found = present(name)
-        if found != name.signature:
-            yield f"it needs {name} of {needs.title} and found {'none' if found is None else f'({found})'}"
+def _names_against(needs: Needs) -> str | None:
+    for name in needs.names:
+        if name.eager and present(name) != name.signature:
+            return different(needs, name, present(name))
+    return None
+
+
+def different(needs: Needs, name: Name, found: str | None) -> str:
+    """That a name is not as it is needed."""
+    return f"it needs {name} of {needs.title} and found {'none' if found is None else f'({found})'}"
 
 
 def present(name: Name) -> str | None:
@@ -166,13 +170,13 @@ def present(name: Name) -> str | None:
 def written(signature: inspect.Signature) -> str:
     """A signature in the words of the list."""
     kinds = inspect.Parameter
-    words: list[str] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is kinds.KEYWORD_ONLY and not any(word.startswith("*") for word in words):
-            words.append("*")
-        stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        words.append(stars + parameter.name + ("" if parameter.default is kinds.empty else "="))
-    positional = sum(parameter.kind is kinds.POSITIONAL_ONLY for parameter in signature.parameters.values())
+    stars: dict[Any, str] = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}
+    parameters = list(signature.parameters.values())
+    words = [stars.get(each.kind, "") + each.name + ("" if each.default is kinds.empty else "=") for each in parameters]
+    named = [at for at, each in enumerate(parameters) if each.kind is kinds.KEYWORD_ONLY]
+    if named and not any(each.kind is kinds.VAR_POSITIONAL for each in parameters):
+        words.insert(named[0], "*")
+    positional = sum(each.kind is kinds.POSITIONAL_ONLY for each in parameters)
     if positional:
         words.insert(positional, "/")
     return ", ".join(words)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lanesum._errors import EnvironmentVariableError
+from lanesum._lanesum import enabled, policy
 
-POLICY = "LANESUM_POLICY"
-DEADLINE = "LANESUM_DEADLINE_MS"
+_DEADLINE = "LANESUM_DEADLINE_MS"
 
 # Ranks of an engine come far apart: one compiles or tunes kernels while the others wait. A rank that ends is noticed at once all the
 # same. torch.distributed waits as long with NCCL.
@@ -28,10 +28,13 @@ class Policy(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """The environment's wishes; None is the default of the engine at hand."""
+    """The environment's wishes."""
 
+    enabled: bool
     policy: Policy | None
+    """None where the user leaves it to the engine at hand."""
     deadline: float
+    """The longest wait of a call, seconds."""
 
     @classmethod
     def read(cls) -> Settings:
@@ -40,19 +43,8 @@ class Settings:
         Raises:
             EnvironmentVariableError: a value that means nothing.
         """
-        return cls(_policy(os.environ.get(POLICY)), _deadline(os.environ.get(DEADLINE)))
-
-
-def _policy(text: str | None) -> Policy | None:
-    if text is None:
-        return None
-    try:
-        return Policy(text.strip().lower())
-    except ValueError:
-        words = " or ".join(policy.value for policy in Policy)
-        raise EnvironmentVariableError(
-            f"{POLICY} is {text!r}, which is no policy", f"set it to {words}, or unset it", "malformed"
-        ) from None
+        word = policy()
+        return cls(enabled(), None if word is None else Policy(word), _deadline(os.environ.get(_DEADLINE)))
 
 
 def _deadline(text: str | None) -> float:
@@ -61,7 +53,7 @@ def _deadline(text: str | None) -> float:
     if text.isascii() and text.isdigit() and 1 <= int(text) <= _LONGEST_MS:
         return int(text) / 1000
     raise EnvironmentVariableError(
-        f"{DEADLINE} is {text!r}, which is no number of milliseconds from 1 to {_LONGEST_MS}",
-        "correct it, or unset it",
+        f"{_DEADLINE} is set to {text!r}",
+        f"set it to a number of milliseconds from 1 to {_LONGEST_MS}, or unset it",
         "malformed",
     )

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from lanesum import _shim
 from lanesum._errors import EnvironmentVariableError
 from lanesum.engines import _lines, _names
 from lanesum.engines._adapter import AllReduce, check_all
@@ -36,8 +35,8 @@ def register() -> None:
         _lines.say(_log, "lanesum stays out of SGLang: %s", why)
         return
     try:
-        if not _shim.enabled():
-            _lines.say(_log, "LANESUM=0: lanesum sums nothing, SGLang sums as without it")
+        if not Settings.read().enabled:
+            _lines.say(_log, "LANESUM turns lanesum off, SGLang sums as without it")
     except EnvironmentVariableError:
         pass  # The hook on the group raises it, where it ends the server.
     # Even then: the ranks must find out together if only some of them have it turned off.
@@ -56,7 +55,6 @@ def _hook(target: str, hook: Callable[..., Any]) -> None:
 
 def _read_settings(original: Any, *arguments: Any, **named: Any) -> Any:
     Settings.read()
-    _shim.enabled()
     return original(*arguments, **named)
 
 

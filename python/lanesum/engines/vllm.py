@@ -13,7 +13,6 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from lanesum import _shim
 from lanesum.engines import _lines, _names
 from lanesum.engines._adapter import AllReduce, check_all
 from lanesum.engines._join import Engine, join
@@ -33,19 +32,18 @@ def register() -> None:
     Raises:
         lanesum.EnvironmentVariableError: a variable of lanesum's means nothing. vLLM does not start then.
     """
-    Settings.read()
-    enabled = _shim.enabled()
+    enabled = Settings.read().enabled
     why = _platform_against() or _names.against(_names.VLLM)
     if why is not None:
         _lines.say(_log, "lanesum stays out of vLLM: %s", why)
         return
     if not enabled:
-        _lines.say(_log, "LANESUM=0: lanesum sums nothing, vLLM sums as without it")
+        _lines.say(_log, "LANESUM turns lanesum off, vLLM sums as without it")
     # Even then: the ranks must find out together if only some of them have it turned off.
     own = import_module(_OWN).CustomAllreduce
     if not hasattr(own, "_lanesum"):
         _stand_in_for(own)
-        _have_first_lines.say(_log, import_module(_DISPATCH).CudaCommunicator)
+        _have_first_say(import_module(_DISPATCH).CudaCommunicator)
 
 
 def _platform_against() -> str | None:
@@ -72,7 +70,9 @@ def _stand_in_for(own: Any) -> None:
 
 def _join(group: Any, device: Any, *_: Any, **__: Any) -> AllReduce | None:
     torch: Any = import_module("torch")
-    ours = join(group, torch.device("cuda", device) if isinstance(device, int) else torch.device(device), _engine(), _log)
+    ours = join(
+        group, torch.device("cuda", device) if isinstance(device, int) else torch.device(device), _engine(), _log
+    )
     if ours is not None:
         _check_each_step()
     return ours
@@ -83,7 +83,7 @@ def _engine() -> Engine:
     return Engine("vLLM", None, "VLLM_BATCH_INVARIANT" if invariant else None)
 
 
-def _have_first_lines.say(_log, communicator: Any) -> None:
+def _have_first_say(communicator: Any) -> None:
     original = communicator.all_reduce
 
     @functools.wraps(original)
@@ -105,7 +105,7 @@ def _check_each_step() -> None:
     if _WORKER not in sys.modules or _names.present(name) != name.signature:
         _log.debug("no worker of vLLM's own here: faults in graphs are raised by the next call outside of one")
         return
-    worker: Any = sys.modules[_WORKER].Worker  # type: ignore[attr-defined]
+    worker: Any = sys.modules[_WORKER].Worker
     if hasattr(worker, "_lanesum"):
         return
     original = worker.execute_model
