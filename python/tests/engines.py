@@ -21,6 +21,7 @@ class Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.all: list[str] = []
+        self.kept: Any = None
 
     def listen(self, name: str) -> None:
         logger = logging.getLogger(name)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import engines_check
 import pytest
 import ranks
 from engines import Lines, Taker, addresses, entry_point, fails_on, group_of
@@ -149,8 +151,7 @@ def kind(group: Any, rank: int) -> Any:
 
 def is_invariant(rank: int, world: int) -> Any:
     os.environ["VLLM_BATCH_INVARIANT"] = "1"
-    with mock.patch("lanesum.Communicator.delegate_from", create=True):
-        return coordinator(rank, world).device_communicator.ca_comm.max_size > 1 << 60
+    return coordinator(rank, world).device_communicator.ca_comm.max_size > 1 << 60
 
 
 def is_lost(rank: int, world: int) -> Any:
@@ -277,6 +278,13 @@ def test_what_it_does_when_it_is_loaded() -> None:
         assert variable in told[variable][0] and "perhaps" in told[variable][0]
     assert len(told["off"][0]) == 1 and "turns lanesum off" in told["off"][0][0]
     assert told["quiet"] == ([], True)
+
+
+def test_its_sources_are_as_the_list_says() -> None:
+    spec = find_spec("vllm")
+    assert spec and spec.origin
+    needs = engines_check.NEEDS["vllm"]
+    assert list(engines_check.differences(needs, Path(spec.origin).parents[1])) == []
 
 
 def seen(rank: int, world: int, name: str) -> bool:

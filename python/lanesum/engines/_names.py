@@ -43,6 +43,8 @@ class Needs:
     """The variable that holds the custom all-reduce in the engine's sources."""
     attributes: frozenset[str]
     """All that the engine's sources ask of it, beyond what they look for with `hasattr`."""
+    elsewhere: tuple[str, ...]
+    """Parts of paths of sources where the variable is something else, or runs on other vendors' GPUs alone."""
 
 
 _VLLM = "vllm.distributed.device_communicators"
@@ -83,6 +85,8 @@ VLLM = Needs(
             "should_custom_ar",
         }
     ),
+    # Its variable is AITER's.
+    elsewhere=("compilation/passes/fusion/allreduce_rms_fusion.py",),
 )
 
 
@@ -119,6 +123,8 @@ SGLANG = Needs(
     ),
     holder="ca_comm",
     attributes=frozenset({"capture", "custom_all_reduce", "disabled", "should_custom_ar"}),
+    # Only where an attribute `obj` says that it is SGLang's own.
+    elsewhere=("srt/distributed/device_communicators/vocab_gather.py",),
 )
 
 
