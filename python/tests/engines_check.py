@@ -1,15 +1,19 @@
 """Compares the sources of an engine with what lanesum's plug-in needs of it; nothing of the engine is imported.
 
-`python engines_check.py vllm FOLDER` prints a line for each difference, or that there is none. FOLDER holds an unpacked wheel.
-`cargo xtask engines` calls it; the list of needs is lanesum/engines/_names.py.
+`python engines_check.py vllm PLACE` prints the version and a line for each difference, or that there is none. PLACE is a folder with
+one wheel, or with what was in it. `python engines_check.py vllm` prints the version that the tests run with. `cargo xtask
+engines` calls both; the list of needs is lanesum/engines/_names.py.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lanesum.engines import _names
 
@@ -88,12 +92,33 @@ def looked(node: ast.AST, holder: str) -> str | None:
     return None
 
 
+@contextmanager
+def unpacked(place: Path) -> Iterator[tuple[Path, str]]:
+    """The folder of the sources, and the version, as the wheel's name tells it."""
+    wheels = list(place.glob("*.whl"))
+    if not wheels:
+        yield place, "version unknown"
+        return
+    if len(wheels) > 1:
+        raise ValueError(f"{place} holds {len(wheels)} wheels")
+    with TemporaryDirectory() as folder, zipfile.ZipFile(wheels[0]) as wheel:
+        wheel.extractall(folder, [name for name in wheel.namelist() if name.endswith(".py")])
+        yield Path(folder), wheels[0].name.split("-")[1]
+
+
 def main() -> int:
-    needs, sources = NEEDS[sys.argv[1]], Path(sys.argv[2])
-    if not (sources / needs.distribution).is_dir():
-        print(f"error: {sources} holds no {needs.distribution}; hint: give the folder of an unpacked wheel", file=sys.stderr)
-        return 2
-    found = list(differences(needs, sources))
+    needs = NEEDS[sys.argv[1]]
+    if len(sys.argv) == 2:
+        print(needs.tried)
+        return 0
+    with unpacked(Path(sys.argv[2])) as (sources, version):
+        if not (sources / needs.distribution).is_dir():
+            print(f"error: {sys.argv[2]} holds no {needs.distribution}; hint: give the folder of a wheel", file=sys.stderr)
+            return 2
+        found = list(differences(needs, sources))
+    print(version)
+    if not found and not _names.known(needs, version):
+        found = ["nothing differs, but the version is not in the list: lanesum stays out until it is"]
     print("\n".join(found) or f"all {len(needs.names)} names and {len(needs.attributes)} attributes are as needed")
     return 1 if found else 0
 
