@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,7 +75,9 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
         all_gather_object=lambda into, word, group: group.gather(into, word),
     )
     dtypes = {dtype: numpy.dtype("float32" if dtype == "float32" else "float16") for dtype in DTYPES}
-    torch = SimpleNamespace(distributed=distributed, version=SimpleNamespace(hip=None), **dtypes)
+    torch = SimpleNamespace(
+        distributed=distributed, version=SimpleNamespace(hip=None), inference_mode=lambda on: nullcontext(), **dtypes
+    )
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
     for variable in ("LANESUM", "LANESUM_POLICY", "LANESUM_DEADLINE_MS"):
@@ -257,3 +261,12 @@ def test_the_declared_plug_ins_are_there_and_import_nothing(group: str) -> None:
     module = entry_point(group).__module__
     code = f"import sys, {module}; sys.exit(any(name in sys.modules for name in ('torch', 'vllm', 'sglang')))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("group", ["vllm.general_plugins", "sglang.srt.plugins"])
+def test_the_installed_package_declares_them(group: str) -> None:
+    try:
+        declared = metadata.distribution("lanesum").entry_points.select(group=group)
+    except metadata.PackageNotFoundError:
+        pytest.skip("lanesum runs from its sources")
+    assert [point.load() for point in declared] == [entry_point(group)]

@@ -27,8 +27,11 @@ HIDDEN = 7168
 LOG = logging.getLogger("lanesum.tests")
 
 
-def joined(rank: int, world: int, address: str, against: str | None = None) -> tuple[AllReduce | None, list[str]]:
-    """As an engine's rank comes to it: a group of gloo, the GPU as a device of torch, all under inference mode later."""
+def joined(
+    rank: int, world: int, address: str, against: str | None = None, policy: str = "exact"
+) -> tuple[AllReduce | None, list[str]]:
+    """As an engine's rank comes to it: a group of gloo, and the GPU as a device of torch."""
+    os.environ["LANESUM_POLICY"] = policy
     lines = Lines()
     lines.listen("lanesum.tests")
     index = rank % torch.cuda.device_count()
@@ -94,11 +97,12 @@ def captured(rank: int, world: int, name: str, address: str) -> int:
             with torch.cuda.graph(graph, pool=pool, stream=stream):
                 out = layers(ours, tensor)
             graphs[count] = graph, tensor, out
+    torch.cuda.synchronize()
     for turn in range(5):
         for count, (graph, tensor, out) in graphs.items():
             tensor.fill_(float(rank + turn))
             graph.replay()
-            # Prefill comes between, eagerly and on another stream.
+            # Prefill comes between, eagerly.
             prefill = ours.custom_all_reduce(tokens(rank, 100 + count))
             torch.cuda.synchronize()
             check_all()
@@ -111,6 +115,24 @@ def captured(rank: int, world: int, name: str, address: str) -> int:
 @pytest.mark.parametrize("world", [2, 3])
 def test_graphs_as_engines_capture_them(world: int) -> None:
     ranks.succeeded(ranks.run(world, captured, addresses()))
+
+
+def shared(rank: int, world: int, name: str, address: str) -> dict[str, int]:
+    ours, _ = joined(rank, world, address, policy="fastest")
+    assert ours is not None
+    limits = {}
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        taken = [ours.should_custom_ar(torch.empty(1 << shift, dtype=dtype, device="cuda")) for shift in range(0, 28)]
+        # One crossing: from it on the engine has all.
+        assert taken == sorted(taken, reverse=True)
+        limits[str(dtype)] = sum(taken)
+    ours.close()
+    return limits
+
+
+def test_all_ranks_leave_the_same_lengths_to_nccl() -> None:
+    first, *others = ranks.succeeded(ranks.run(3, shared, addresses()))
+    assert others == [first] * 2
 
 
 @torch.inference_mode()

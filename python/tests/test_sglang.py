@@ -64,7 +64,7 @@ def started(rank: int, world: int, address: str) -> Lines:
     return lines
 
 
-def coordinator(rank: int, world: int, gpus: bool = True) -> Any:
+def coordinator(rank: int, world: int, gpus: bool = True, custom: bool = True) -> Any:
     """SGLang's own coordinator of a tensor-parallel group, on what passes for a platform of GPUs."""
     from lanesum.engines import sglang as plugin
     from sglang.srt.distributed import parallel_state
@@ -77,7 +77,7 @@ def coordinator(rank: int, world: int, gpus: bool = True) -> Any:
             torch_distributed_backend="gloo",
             use_pynccl=False,
             use_mscclpp=False,
-            use_custom_allreduce=True,
+            use_custom_allreduce=custom,
             use_torch_symm_mem_all_reduce=False,
             use_hpu_communicator=False,
             use_xpu_communicator=False,
@@ -127,7 +127,7 @@ def all_cases(rank: int, world: int, name: str, address: str) -> dict[str, Any]:
 
     lines, told = started(rank, world, address), dict[str, Any]()
     cases = (shares_lengths, comes_first, is_opaque, is_off_on_one, fails_on_one, differs, has_no_gpus, is_deterministic)
-    for case in (*cases, is_misspelled, is_lost):
+    for case in (*cases, is_misspelled, is_disabled, is_lost):
         lines.all.clear()
         with torch.inference_mode(), mock.patch.dict(os.environ):
             told[case.__name__] = case(rank, world), list(lines.all)
@@ -220,6 +220,10 @@ def is_misspelled(rank: int, world: int) -> Any:
         coordinator(rank, world)
 
 
+def is_disabled(rank: int, world: int) -> Any:
+    return coordinator(rank, world, custom=False).ca_comm
+
+
 def is_lost(rank: int, world: int) -> Any:
     """A rank leaves; the other's step, of SGLang's own model runner, raises."""
     import lanesum
@@ -297,6 +301,11 @@ def test_all_ranks_stay_out_where_one_must(told: list[dict[str, Any]], case: str
 def test_determinism_needs_one_library_for_all_lengths(told: list[dict[str, Any]]) -> None:
     whole, line = one_line(told, "is_deterministic")
     assert whole and "policy exact, because of --enable-deterministic-inference" in line
+
+
+def test_the_users_own_switch_is_heeded(told: list[dict[str, Any]]) -> None:
+    own, line = one_line(told, "is_disabled")
+    assert own is None and "--disable-custom-all-reduce is set" in line
 
 
 def test_a_lost_rank_ends_the_step(told: list[dict[str, Any]]) -> None:

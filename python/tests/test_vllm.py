@@ -82,7 +82,7 @@ def all_cases(rank: int, world: int, name: str, address: str) -> dict[str, Any]:
     import torch
 
     lines, told = started(rank, world, address), dict[str, Any]()
-    for case in (shares_lengths, comes_first, is_opaque, is_off_on_one, fails_on_one, differs, is_invariant, is_lost):
+    for case in (shares_lengths, comes_first, is_opaque, is_off_on_one, fails_on_one, differs, is_invariant, is_disabled, is_lost):
         lines.all.clear()
         with torch.inference_mode(), mock.patch.dict(os.environ):
             told[case.__name__] = case(rank, world), list(lines.all)
@@ -152,6 +152,11 @@ def kind(group: Any, rank: int) -> Any:
 def is_invariant(rank: int, world: int) -> Any:
     os.environ["VLLM_BATCH_INVARIANT"] = "1"
     return coordinator(rank, world).device_communicator.ca_comm.max_size > 1 << 60
+
+
+def is_disabled(rank: int, world: int) -> Any:
+    with mock.patch("vllm.distributed.parallel_state._ENABLE_CUSTOM_ALL_REDUCE", False):
+        return coordinator(rank, world).device_communicator.ca_comm
 
 
 def is_lost(rank: int, world: int) -> Any:
@@ -225,6 +230,11 @@ def test_all_ranks_stay_out_where_one_must(told: list[dict[str, Any]], case: str
 def test_batch_invariance_needs_one_library_for_all_lengths(told: list[dict[str, Any]]) -> None:
     whole, line = one_line(told, "is_invariant")
     assert whole and "policy exact, because of VLLM_BATCH_INVARIANT" in line
+
+
+def test_the_users_own_switch_is_heeded(told: list[dict[str, Any]]) -> None:
+    own, line = one_line(told, "is_disabled")
+    assert own is None and "--disable-custom-all-reduce is set" in line
 
 
 def test_a_lost_rank_ends_the_step(told: list[dict[str, Any]]) -> None:

@@ -96,6 +96,7 @@ def join(group: Any, device: Any, engine: Engine, log: Logger) -> AllReduce | No
 
 def _members(group: Any) -> _Group | None:
     """None for a group that is not torch's own, as every rank sees."""
+    torch: Any = import_module("torch")
     dist: Any = import_module("torch.distributed")
     try:
         rank, world = dist.get_rank(group), dist.get_world_size(group)
@@ -104,7 +105,9 @@ def _members(group: Any) -> _Group | None:
 
     def gather(word: Any) -> list[Any]:
         words: list[Any] = [None] * world
-        dist.all_gather_object(words, word, group=group)
+        # Gloo's threads may not write to tensors that are made in inference mode, in which engines may be.
+        with torch.inference_mode(False):
+            dist.all_gather_object(words, word, group=group)
         return words
 
     return _Group(rank, world, gather)

@@ -69,6 +69,12 @@ VLLM = Needs(
         Name(_VLLM_OWN, "CustomAllreduce.close", "self"),
         Name(_VLLM_OWN, "CustomAllreduce.custom_all_gather", "self, inp"),
         Name(_VLLM_OWN, "CustomAllreduce.custom_reduce_scatter", "self, inp"),
+        Name(
+            f"{_VLLM}.cuda_communicator",
+            "CudaCommunicator.__init__",
+            "self, cpu_group, device=, device_group=, unique_name=, global_ranks=, global_world_size=, tcp_store_group=, "
+            "use_all2all=",
+        ),
         Name(f"{_VLLM}.cuda_communicator", "CudaCommunicator.all_reduce", "self, input_"),
         Name("vllm.v1.worker.gpu_worker", "Worker.execute_model", "self, scheduler_output", eager=False),
     ),
@@ -104,6 +110,13 @@ SGLANG = Needs(
         Name(_SGLANG_OWN, "CustomAllreduce.custom_all_reduce", "self, input"),
         Name(_SGLANG_OWN, "CustomAllreduce.capture", "self"),
         Name(_SGLANG_OWN, "CustomAllreduce.close", "self"),
+        Name(
+            _SGLANG_STATE,
+            "GroupCoordinator.__init__",
+            "self, group_ranks, local_rank, torch_distributed_backend, use_pynccl, use_mscclpp, use_custom_allreduce, "
+            "use_torch_symm_mem_all_reduce, use_hpu_communicator, use_xpu_communicator, use_message_queue_broadcaster=, "
+            "group_name=, gloo_timeout=, recovered_rank=, rank_offset=, max_world_size=",
+        ),
         Name(_SGLANG_STATE, "GroupCoordinator.all_reduce", "self, input_"),
         Name(
             _SGLANG_STATE,

@@ -2,7 +2,8 @@
 
 Four hooks of SGLang's own registry. One makes lanesum's object where SGLang would choose a class of custom all-reduce. Two let
 lanesum's plan be asked before MSCCL++, NCCL's symmetric memory and FlashInfer, which come first in SGLang's order. One stops a group whose
-user misspelled a variable, as SGLang goes on after an error of a plug-in or of a custom all-reduce.
+user misspelled a variable, as SGLang goes on after an error of a plug-in or of a custom all-reduce, and says when SGLang was asked to
+have none. A fifth, made in the processes that run models, raises after a step what a graph has met.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def register() -> None:
     except EnvironmentVariableError:
         pass  # The hook on the group raises it, where it ends the server.
     # Even then: the ranks must find out together if only some of them have it turned off.
-    _hook(f"{_COORDINATOR}.__init__", _read_settings)
+    _hook(f"{_COORDINATOR}.__init__", _around_set_up)
     _hook(_DISPATCH, _dispatch)
     _hook(f"{_COORDINATOR}._resolve_outplace_all_reduce_method", _resolve)
     _hook(f"{_COORDINATOR}._can_use_flashinfer_allreduce", _flashinfer)
@@ -53,9 +54,16 @@ def _hook(target: str, hook: Callable[..., Any]) -> None:
         registry.HookRegistry.register(target, hook, registry.HookType.AROUND)
 
 
-def _read_settings(original: Any, *arguments: Any, **named: Any) -> Any:
+def _around_set_up(original: Any, self: Any, *arguments: Any, **named: Any) -> None:
+    """Ends the group for a variable that means nothing; a line where there is to be no custom all-reduce, and so no lanesum."""
     Settings.read()
-    return original(*arguments, **named)
+    original(self, *arguments, **named)
+    parallel = self.unique_name.split(":")[0] == "tp" and self.world_size > 1
+    if parallel and not self.use_custom_allreduce and self.rank_in_group == 0:
+        _log.info(
+            "lanesum stays out of a group of %d ranks: --disable-custom-all-reduce is set, by the user or by SGLang",
+            self.world_size,
+        )
 
 
 def _dispatch(original: Any, group: Any, device: Any) -> Any:

@@ -1,8 +1,9 @@
 """The plug-in for vLLM: entry point `lanesum` of the group `vllm.general_plugins`.
 
-Two names are replaced. vLLM's own class makes lanesum's object where lanesum can serve the group, and itself where it can't.
+Four names are replaced. vLLM's own class makes lanesum's object where lanesum can serve the group, and itself where it can't.
 `CudaCommunicator.all_reduce` asks lanesum's plan before all others: in vLLM's order four other libraries come before the custom
-all-reduce. Whatever lanesum's plan leaves goes through vLLM's function, unchanged.
+all-reduce. Whatever lanesum's plan leaves goes through vLLM's function, unchanged. The other two only look: one says when vLLM was
+asked to have no custom all-reduce, one raises after a step what a graph has met.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def register() -> None:
     own = import_module(_OWN).CustomAllreduce
     if not hasattr(own, "_lanesum"):
         _stand_in_for(own)
-        _have_first_say(import_module(_DISPATCH).CudaCommunicator)
+        communicator = import_module(_DISPATCH).CudaCommunicator
+        _have_first_say(communicator)
+        _tell_of_the_switch(communicator)
 
 
 def _platform_against() -> str | None:
@@ -94,6 +97,21 @@ def _have_first_say(communicator: Any) -> None:
         return original(self, input_)
 
     communicator.all_reduce = all_reduce
+
+
+def _tell_of_the_switch(communicator: Any) -> None:
+    """A line where vLLM makes no custom all-reduce for a tensor-parallel group, and lanesum none in its place."""
+    original = communicator.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        parallel = self.unique_name.split(":")[0] == "tp" and self.world_size > 1
+        if parallel and not self.use_custom_allreduce and self.rank_in_group == 0:
+            # On GPUs of NVIDIA nobody but the user sets this.
+            _log.info("lanesum stays out of a group of %d ranks: --disable-custom-all-reduce is set", self.world_size)
+
+    communicator.__init__ = init
 
 
 def _check_each_step() -> None:
