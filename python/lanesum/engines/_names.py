@@ -141,12 +141,8 @@ SGLANG = Needs(
 )
 
 
-def against(needs: Needs) -> str | None:
-    """Why the plug-in can't serve the engine that is installed; None if it can."""
-    return _version_against(needs) or _names_against(needs)
-
-
-def _version_against(needs: Needs) -> str | None:
+def version_against(needs: Needs) -> str | None:
+    """Why the plug-in can't serve the version that is installed; None if it can. Nothing is imported for that."""
     try:
         version = metadata.version(needs.distribution)
     except metadata.PackageNotFoundError:
@@ -161,7 +157,8 @@ def known(needs: Needs, version: str) -> bool:
     return any(re.match(rf"v?{re.escape(series)}(?:\.|\+|$)", version) for series in needs.series)
 
 
-def _names_against(needs: Needs) -> str | None:
+def names_against(needs: Needs) -> str | None:
+    """Which name of the installed engine is not as the plug-in needs it; None if all are."""
     for name in needs.names:
         if name.eager and present(name) != name.signature:
             return different(needs, name, present(name))
@@ -179,7 +176,7 @@ def present(name: Name) -> str | None:
         thing: Any = import_module(name.module)
         for part in name.path.split("."):
             thing = inspect.getattr_static(thing, part)
-    except (ImportError, AttributeError):
+    except Exception:  # Importing runs the engine's code, and no failure of that is the plug-in's to pass on.
         return None
     if isinstance(thing, (staticmethod, classmethod)):
         thing = thing.__func__

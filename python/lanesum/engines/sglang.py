@@ -1,7 +1,7 @@
 """The plug-in for SGLang: entry point `lanesum` of the group `sglang.srt.plugins`.
 
 Four hooks of SGLang's own registry. One makes lanesum's object where SGLang would choose a class of custom all-reduce. Two let
-lanesum's plan be asked before MSCCL++, NCCL's symmetric memory and FlashInfer, which come first in SGLang's order. One stops a group whose
+lanesum's plan be asked before MSCCL++ and FlashInfer, which come first in SGLang's order. One stops a group whose
 user misspelled a variable, as SGLang goes on after an error of a plug-in or of a custom all-reduce, and says when SGLang was asked to
 have none. A fifth, made in the processes that run models, raises after a step what a graph has met.
 """
@@ -31,7 +31,7 @@ _RUNNER = "sglang.srt.model_executor.model_runner"
 
 def register() -> None:
     """Called by SGLang in each of its processes, before it applies the hooks."""
-    why = _names.against(_names.SGLANG)
+    why = _names.version_against(_names.SGLANG) or _names.names_against(_names.SGLANG)
     if why is not None:
         _lines.say(_log, "lanesum stays out of SGLang: %s", why)
         return

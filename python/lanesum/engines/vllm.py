@@ -34,7 +34,8 @@ def register() -> None:
         lanesum.EnvironmentVariableError: a variable of lanesum's means nothing. vLLM does not start then.
     """
     enabled = Settings.read().enabled
-    why = _platform_against() or _names.against(_names.VLLM)
+    needs = _names.VLLM
+    why = _names.version_against(needs) or _platform_against() or _names.names_against(needs)
     if why is not None:
         _lines.say(_log, "lanesum stays out of vLLM: %s", why)
         return
