@@ -138,6 +138,12 @@ def test_no_other_rank_joins_where_one_is_against(lines: Lines) -> None:
     ]
 
 
+def test_groups_of_several_hosts_are_the_engines(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lanesum._groups.own_word", lambda prefix: (prefix, threading.current_thread().name))
+    assert joined(2, plain) == [None, None]
+    assert "ranks 1 of the group are on another host than rank 0" in lines.all[0]
+
+
 def test_no_other_rank_stays_where_one_fails(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     original = _join._communicator
 
