@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -126,6 +127,66 @@ def test_control_c_ends_a_join() -> None:
         _, said = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in said and time.monotonic() - started < 5
     assert process.returncode == -signal.SIGINT
+
+
+def test_a_join_that_was_interrupted_leaves_the_name_free() -> None:
+    program = """
+import lanesum, threading
+for attempt in range(2):
+    try:
+        print("go", flush=True)
+        lanesum.Communicator(0, 2, NAME, deadline=50)
+    except KeyboardInterrupt:
+        print(threading.active_count(), flush=True)
+lanesum.Communicator(0, 1, NAME).close()
+print("alone", flush=True)
+lanesum.Communicator(0, 2, NAME, deadline=20).close()
+print("met", flush=True)
+"""
+    name = ranks.name()
+    words = [sys.executable, "-c", program.replace("NAME", repr(name))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for _ in range(2):
+            assert process.stdout.readline() == "go\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "1\n"
+        assert process.stdout.readline() == "alone\n"
+        lanesum.Communicator(1, 2, name, deadline=20).close()
+        said, wrong = process.communicate(timeout=20)
+    assert (said, process.returncode) == ("met\n", 0), wrong
+
+
+def interrupted(rank: int, world: int, name: str) -> Any:
+    if rank == 2:
+        return None
+    if rank == 1:
+        threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            lanesum.Communicator(rank, world, name, deadline=50)
+        return None
+    with pytest.raises(lanesum.RendezvousError) as told:
+        lanesum.Communicator(rank, world, name, deadline=50)
+    return told.value
+
+
+def test_who_gave_up_is_named_by_the_others() -> None:
+    # Rank 2 never comes.
+    error, *nothing = ranks.succeeded(ranks.run(3, interrupted))
+    assert nothing == [None, None]
+    assert error.ranks == (1,) and "rank 1 gave up waiting" in str(error) and error.hint
+
+
+def handled(rank: int, world: int, name: str) -> bool:
+    with lanesum.Communicator(rank, world, name, deadline=20) as communicator:
+        with pytest.raises(lanesum.MismatchError):
+            communicator.all_reduce(numpy.ones(rank + 1, numpy.float32))
+    return communicator.closed
+
+
+def test_a_fault_that_was_handled_is_not_raised_again_by_leaving() -> None:
+    assert ranks.succeeded(ranks.run(2, handled)) == [True, True]
 
 
 def test_the_tree_of_exceptions() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,23 @@ def test_a_million_refusals_and_receipts_leave_nothing_behind() -> None:
                 before = of_this_process()[3]
         assert sys.getrefcount(tensor) == references
         assert of_this_process()[3] - before < 2048
+
+
+class Bearer(numpy.ndarray):  # type: ignore[type-arg]
+    """An array that can hold the proof of its own call, and is looked at by the collector."""
+
+    issued: Any
+
+
+def test_a_proof_that_its_own_tensor_holds_is_collected() -> None:
+    with lanesum.Communicator(0, 1, ranks.name()) as communicator:
+        tensor = floats(5).view(Bearer)
+        tensor.issued = communicator.all_reduce(tensor)
+        assert tensor.issued.output is tensor
+        gone = weakref.ref(tensor)
+        del tensor
+        gc.collect()
+        assert gone() is None
 
 
 def launched(ranks_wanted: int, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

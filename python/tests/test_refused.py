@@ -71,6 +71,25 @@ class Elsewhere(Liar):
         return (10, 0)
 
 
+class NoPair(Liar):
+    """Its device is a word."""
+
+    def __dlpack_device__(self) -> Any:
+        return "cpu"
+
+
+class NoHandle:
+    """Its stream is a word."""
+
+    __cuda_array_interface__ = {
+        "typestr": "<f4",
+        "shape": (3,),
+        "data": (4096, False),
+        "version": 3,
+        "stream": "default",
+    }
+
+
 def big_endian_bfloat16() -> Any:
     bfloat16 = numpy.dtype(pytest.importorskip("ml_dtypes").bfloat16)
     return numpy.ones(3, bfloat16).byteswap().view(bfloat16.newbyteorder(">"))
@@ -101,6 +120,13 @@ BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
     "a device that is not the capsule's": (Liar, lanesum.TensorError, "protocol"),
     "no capsule": (NoCapsule, lanesum.TensorError, "protocol"),
     "another vendor's GPU": (Elsewhere, lanesum.DeviceError, "place"),
+    "a device that is no pair": (NoPair, lanesum.TensorError, "protocol"),
+    "a stream that is no handle": (NoHandle, lanesum.TensorError, "protocol"),
+    "a masked array": (
+        lambda: numpy.ma.masked_array(floats(3), mask=[True, False, False]),
+        lanesum.TensorTypeError,
+        "masked",
+    ),
     "no shape": (lambda: Lying(typestr="<f4", data=(1, False)), lanesum.TensorError, "protocol"),
     "data of another kind": (lambda: Lying(typestr="<f4", shape=(1,), data=b"1234"), lanesum.TensorError, "protocol"),
     "a shape of another kind": (lambda: Lying(typestr="<f4", shape=3, data=(1, False)), lanesum.TensorError, "protocol"),
@@ -158,15 +184,21 @@ def test_words_and_numbers_that_make_no_sense(alone: lanesum.Communicator) -> No
     tensor = floats(3)
     with pytest.raises(lanesum.PlanError, match='no operation named "mean".*hint'):
         alone.all_reduce(tensor, op="mean")  # type: ignore[arg-type]
-    for stream in ("stream", 1.5, object()):
+    for stream in ("stream", 1.5, object(), -1, SimpleNamespace(ptr="0"), SimpleNamespace(__cuda_stream__=lambda: 7)):
         with pytest.raises(lanesum.TensorTypeError) as told:
             alone.all_reduce(tensor, stream=stream)
         assert told.value.kind == "no_stream"
     with pytest.raises(lanesum.TensorError) as told:
         alone.all_reduce(tensor, stream=0)
     assert told.value.kind == "host_stream"
-    with pytest.raises(OverflowError):
-        alone.all_reduce(tensor, label=-1)
+    for label, kind in [(-1, ValueError), (2**64, ValueError), ("one", TypeError), (1.5, TypeError)]:
+        with pytest.raises(kind, match="`label`.*hint"):
+            alone.all_reduce(tensor, label=label)
+    for color, key in [(-1, 0), (0, -1), (2**32, 0), (0, 2**32)]:
+        with pytest.raises(ValueError, match="`(color|key)` can't be .*hint"):
+            alone.split(color, key)
+    with pytest.raises(TypeError, match="`color` is a whole number, not a str; hint"):
+        alone.split("red")  # type: ignore[arg-type]
     with pytest.raises(lanesum.RefusedError) as told:
         alone.deadline = 0.0
     assert told.value.kind == "deadline"
@@ -185,7 +217,13 @@ def test_words_and_numbers_that_make_no_sense(alone: lanesum.Communicator) -> No
         ({"staging": 5}, lanesum.PlanError, "staging"),
         ({"isa": "neon9"}, lanesum.RefusedError, "neon9"),
         ({"patience": 5}, TypeError, "no option `patience`"),
-        ({"deadline": "long"}, TypeError, "real number"),
+        ({"deadline": "long"}, TypeError, "a deadline is a number, not a str; hint"),
+        ({"device": -1}, ValueError, "`device` can't be -1; hint"),
+        ({"device": "cuda:0"}, TypeError, "`device` is a whole number, not a str; hint"),
+        ({"staging": -4096}, ValueError, "`staging` can't be -4096; hint"),
+        ({"isa": 5}, TypeError, "`isa` is text, not a int; hint"),
+        ({"engine": 5}, TypeError, "is text, not a int; hint"),
+        ({"directory": 5}, TypeError, "`directory` is text, not a int; hint"),
         ({"deadline": 1e9}, lanesum.RefusedError, "deadline"),
         ({"device": 0}, lanesum.CudaError, "libcuda.so.1"),
         ({"engine": "cuda"}, lanesum.CudaError, "libcuda.so.1"),
@@ -207,6 +245,19 @@ def test_ranks_that_there_are_not() -> None:
         with pytest.raises(lanesum.Error, match="hint") as told:
             lanesum.Communicator(rank, world, ranks.name(), setup_deadline=0.5)
         assert told.value.hint
+
+
+def test_what_no_rank_can_be() -> None:
+    for rank, world, name, match in [
+        (-1, 2, "x", "`rank` can't be -1; hint: ranks count from 0"),
+        (0, -2, "x", "`world` can't be -2; hint"),
+        (0, 2**70, "x", "`world` can't be 1180591620717411303424; hint"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            lanesum.Communicator(rank, world, name)
+    for words in [("0", 1, "x"), (0, None, "x"), (0, 1, 7)]:
+        with pytest.raises(TypeError, match="`(rank|world|name)` is .*hint"):
+            lanesum.Communicator(*words)  # type: ignore[arg-type]
 
 
 def test_gpu_memory_without_a_gpu(alone: lanesum.Communicator) -> None:
@@ -283,7 +334,17 @@ def test_what_torch_alone_knows(alone: lanesum.Communicator) -> None:
         with pytest.raises(lanesum.TensorError) as told:
             alone.all_reduce(tensor)
         assert told.value.kind == kind and told.value.hint
+    # By torch's exchange API, and by the slower way that a subclass takes: the same memory, dtypes and refusals.
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for tensor in (torch.ones(3, 5, dtype=dtype), torch.nn.Parameter(torch.ones(15, dtype=dtype), False)):
+            issued = alone.all_reduce(tensor)
+            assert issued.bytes == 15 * dtype.itemsize and issued.output is tensor
+    base = torch.arange(10.0)
+    alone.all_reduce(base[2:5], out=base[5:8])
+    assert base.tolist() == [0, 1, 2, 3, 4, 2, 3, 4, 8, 9]
     alone.all_reduce(torch.ones(3, requires_grad=True).detach())
+    with torch.no_grad():
+        alone.all_reduce(torch.ones(3, requires_grad=True))
     alone.all_reduce(torch.ones(()))
     alone.all_reduce(torch.ones(0, 7))
 

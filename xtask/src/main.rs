@@ -22,6 +22,7 @@ mod python;
 mod snapshots;
 mod tally;
 mod test;
+mod wheels;
 mod workspace;
 
 use std::process::{Command, ExitCode};

@@ -3,23 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use crate::error::XtaskError;
-use crate::process;
 use crate::test;
+use crate::wheels;
 use crate::workspace::Workspace;
-
-/// Where wheels have to run: every distribution since 2014. Rust's own standard library needs as much.
-const OLDEST: &str = "x86_64-unknown-linux-gnu.2.17";
-
-/// The wheel holds two programs, compiled without hurry.
-const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// What to do.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Build the wheel for other machines (manylinux2014) into target/python/dist instead, and try it in an environment of its own
+    /// Build the wheels for other machines (manylinux2014, x86-64 and aarch64) into target/python/dist instead, and try this machine's in
+    /// an environment of its own
     #[arg(long)]
     wheel: bool,
 }
@@ -30,7 +24,7 @@ pub struct Arguments {
 /// Python, pip or a compiler is missing or fails.
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, XtaskError> {
     if arguments.wheel {
-        return wheel(workspace);
+        return wheels::release(workspace);
     }
     test::python_alone(workspace)
 }
@@ -93,46 +87,4 @@ fn before_path(folder: &Path) -> OsString {
         path.push(rest);
     }
     path
-}
-
-fn wheel(workspace: &Workspace) -> Result<ExitCode, XtaskError> {
-    let builder = Environment::named(workspace, "venv");
-    if let Some(mut command) = builder.make() {
-        process::aloud(DEADLINE, &mut command)?;
-    }
-    process::aloud(
-        DEADLINE,
-        &mut builder.pip(&["install", "--quiet", "maturin>=1.9.4,<2", "ziglang", "cargo-zigbuild"]),
-    )?;
-    let dist = workspace.target().join("python/dist");
-    let target = format!("target={OLDEST}");
-    let words = [
-        "wheel",
-        ".",
-        "--no-build-isolation",
-        "--no-deps",
-        "--config-settings",
-        &target,
-        "--wheel-dir",
-    ];
-    process::aloud(DEADLINE, builder.pip(&words).arg(&dist))?;
-    let clean = Environment::named(workspace, "clean");
-    if let Some(mut command) = clean.make() {
-        process::aloud(DEADLINE, &mut command)?;
-    }
-    let words = ["install", "--quiet", "--no-index", "--force-reinstall", "--find-links"];
-    process::aloud(DEADLINE, clean.pip(&words).arg(&dist).arg("lanesum"))?;
-    process::aloud(
-        DEADLINE,
-        &mut clean.program(
-            "python",
-            &["-c", "import lanesum; lanesum.Communicator(0, 1, 'smoke').close()"],
-        ),
-    )?;
-    process::aloud(
-        DEADLINE,
-        &mut clean.program("lanesum", &["verify-cycle", "--ranks", "2", "--cycles", "2"]),
-    )?;
-    println!("the wheel is in {}", dist.display());
-    Ok(ExitCode::SUCCESS)
 }

@@ -91,6 +91,40 @@ impl Workspace {
         self.target.join(profile).join(name)
     }
 
+    /// Whether Rust's standard library for this target is installed: `rustup target add` brings it.
+    pub fn has_standard_library(target: &str) -> bool {
+        let answer = Command::new("rustc")
+            .args(["--print", "target-libdir", "--target", target])
+            .output();
+        answer.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+    }
+
+    /// Makes a folder that is empty, whatever was in it.
+    ///
+    /// # Errors
+    /// It can't be removed or made.
+    pub fn clear(folder: &Path) -> Result<(), XtaskError> {
+        let failed = |source| XtaskError::file("clear", folder, source);
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).map_err(failed)?;
+        }
+        std::fs::create_dir_all(folder).map_err(failed)
+    }
+
+    /// What is in a folder, in the order of the names.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>, XtaskError> {
+        let entries = std::fs::read_dir(folder).and_then(|entries| {
+            let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+            paths.collect::<Result<Vec<PathBuf>, _>>()
+        });
+        let mut paths = entries.map_err(|source| XtaskError::file("read", folder, source))?;
+        paths.sort();
+        Ok(paths)
+    }
+
     /// Reads a text file.
     ///
     /// # Errors

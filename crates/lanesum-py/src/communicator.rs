@@ -1,7 +1,8 @@
 //! One rank's communicator.
 #![expect(unsafe_code, reason = "hands the addresses of Python's tensors to the library")]
 
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use lanesum::{Builder, Error, Label, Operation, Rank, Refused, Request};
 use pyo3::intern;
@@ -28,6 +29,8 @@ pub struct Communicator {
     device: Option<usize>,
     /// The process that joined.
     process: u32,
+    /// Whether the caller has got an exception that says that the communicator is spent.
+    told: AtomicBool,
 }
 
 /// Why a call did not succeed.
@@ -50,11 +53,15 @@ impl Communicator {
             device: communicator.device().map(lanesum::cuda::Device::ordinal),
             inner: Mutex::new(Some(communicator)),
             process: std::process::id(),
+            told: AtomicBool::new(false),
         }
     }
 
     fn join(py: Python<'_>, builder: Builder) -> PyResult<Self> {
-        with_signals(py, "lanesum-join", move || builder.join()).map(Self::of)
+        // Whoever interrupts this drops the token, and the ranks hear of it.
+        let token = Arc::new(());
+        let builder = builder.wanted_by(&token);
+        with_signals(py, "lanesum-join", move || builder.join(), Some(token)).map(Self::of)
     }
 
     /// Does something with the communicator, without the GIL.
@@ -69,7 +76,7 @@ impl Communicator {
                 Ok(work(communicator)?)
             })
         })
-        .map_err(|failure| raised(py, failure))
+        .map_err(|failure| self.raised(py, failure))
     }
 
     /// Does something as the only caller.
@@ -95,14 +102,20 @@ impl Communicator {
                 None => Ok(()),
             })
         })
-        .map_err(|failure| raised(py, failure))
+        .map_err(|failure| self.raised(py, failure))
     }
-}
 
-fn raised(py: Python<'_>, failure: Failure) -> PyErr {
-    match failure {
-        Failure::Refused(refusal) => refusal.into(),
-        Failure::Library(error) => exception(py, &error),
+    fn raised(&self, py: Python<'_>, failure: Failure) -> PyErr {
+        match failure {
+            Failure::Refused(refusal) => refusal.into(),
+            Failure::Library(error) => {
+                if matches!(error, Error::Fault(_) | Error::Poisoned { .. }) {
+                    // Read by this thread's own `__exit__`, or after a hand-over that orders it.
+                    self.told.store(true, Ordering::Relaxed);
+                }
+                exception(py, &error)
+            }
+        }
     }
 }
 
@@ -112,9 +125,9 @@ impl Communicator {
     #[pyo3(signature = (rank, world, name, **options))]
     fn new(
         py: Python<'_>,
-        rank: usize,
-        world: usize,
-        name: String,
+        #[pyo3(from_py_with = options::rank)] rank: usize,
+        #[pyo3(from_py_with = options::world)] world: usize,
+        #[pyo3(from_py_with = options::name)] name: String,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         Self::join(py, options::apply(Builder::new(rank, world, name), options)?)
@@ -166,7 +179,7 @@ impl Communicator {
         op: Option<&Bound<'_, PyString>>,
         out: Option<&Bound<'_, PyAny>>,
         stream: Option<&Bound<'_, PyAny>>,
-        label: Option<u64>,
+        #[pyo3(from_py_with = options::label)] label: Option<u64>,
     ) -> PyResult<Issued> {
         let operation = op.map_or(Ok(Operation::Sum), |op| options::word(op))?;
         let stream = stream.map(stream::handle).transpose()?;
@@ -190,7 +203,8 @@ impl Communicator {
             .into_iter()
             .flatten()
             .filter_map(|tensor| tensor.capsule);
-        let kept = capsules.chain([tensor.clone()]).map(Bound::unbind).collect();
+        // In place, the output is the input.
+        let kept = capsules.chain(out.map(|_| tensor.clone())).map(Bound::unbind).collect();
         let target = out.unwrap_or(tensor).clone().unbind();
         Ok(Issued::of(issued, Some(target), kept))
     }
@@ -203,7 +217,12 @@ impl Communicator {
 
     /// Makes a communicator of each group of ranks that give the same colour.
     #[pyo3(signature = (color, key = 0))]
-    fn split(&self, py: Python<'_>, color: Option<u32>, key: u32) -> PyResult<Option<Self>> {
+    fn split(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = options::color)] color: Option<u32>,
+        #[pyo3(from_py_with = options::key)] key: u32,
+    ) -> PyResult<Option<Self>> {
         let part = self.with(py, |communicator| communicator.split(color, key))?;
         Ok(part.map(Self::of))
     }
@@ -227,7 +246,7 @@ impl Communicator {
         this
     }
 
-    /// Closes; an exception on its way is not hidden by what closing says.
+    /// Closes. An exception on its way is not hidden by what closing says, and what the caller was told before is not told again.
     #[pyo3(signature = (kind, _value, _traceback))]
     fn __exit__(
         &self,
@@ -236,8 +255,9 @@ impl Communicator {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let told = self.told.load(Ordering::Relaxed);
         match self.leave(py) {
-            Err(_) if !kind.is_none() => Ok(()),
+            Err(_) if told || !kind.is_none() => Ok(()),
             outcome => outcome,
         }
     }
@@ -264,7 +284,7 @@ impl Communicator {
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         let closed = py.detach(|| self.locked(|communicator| Ok(communicator.is_none())));
-        closed.map_err(|failure| raised(py, failure))
+        closed.map_err(|failure| self.raised(py, failure))
     }
 
     /// The longest that one wait of a call may last, seconds.

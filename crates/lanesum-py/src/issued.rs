@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use lanesum::{Error, Receipt};
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::error::exception;
 use crate::refusal::Refusal;
 
 /// How often a long wait looks for Ctrl-C.
 pub const LOOK: Duration = Duration::from_millis(50);
+/// How long work that is not wanted any more is waited for: joining looks twenty times a second.
+const AFTERMATH: Duration = Duration::from_millis(500);
 /// How long a wait only polls, which costs no thread.
 const SOON: Duration = Duration::from_millis(1);
 
@@ -37,10 +40,17 @@ pub struct Issued {
     facts: Facts,
     /// None for a call that was captured.
     receipt: Option<Arc<Mutex<Receipt>>>,
-    /// The tensor that gets the result: it lives as long as this does.
+    /// What has to live as long as this does. Locked for moments only.
+    held: Mutex<Held>,
+}
+
+/// Objects of Python's that a call uses.
+#[derive(Debug, Default)]
+struct Held {
+    /// The tensor that gets the result.
     output: Option<Py<PyAny>>,
-    /// What else has to live as long: the input, and what shows memory.
-    _kept: Vec<Py<PyAny>>,
+    /// The input, and what shows memory.
+    others: Vec<Py<PyAny>>,
 }
 
 impl Issued {
@@ -67,8 +77,7 @@ impl Issued {
         Self {
             facts,
             receipt: receipt.map(|receipt| Arc::new(Mutex::new(receipt))),
-            output,
-            _kept: kept,
+            held: Mutex::new(Held { output, others: kept }),
         }
     }
 
@@ -150,7 +159,22 @@ impl Issued {
     /// The tensor that gets the result: `out`, or the tensor itself. None for a barrier.
     #[getter]
     fn output(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.output.as_ref().map(|output| output.clone_ref(py))
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.output.as_ref().map(|output| output.clone_ref(py))
+    }
+
+    /// Shows the collector what is held: a tensor may hold the proof of its own call.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(held) = self.held.try_lock() else { return Ok(()) };
+        held.output
+            .iter()
+            .chain(&held.others)
+            .try_for_each(|object| visit.call(object))
+    }
+
+    fn __clear__(&self) {
+        let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(held);
     }
 
     /// Whether the call has completed; never waits.
@@ -166,10 +190,15 @@ impl Issued {
             return Ok(());
         }
         let receipt = Arc::clone(receipt);
-        with_signals(py, "lanesum-wait", move || {
-            let receipt = receipt.lock().unwrap_or_else(PoisonError::into_inner);
-            receipt.wait().map(|_completed| ())
-        })
+        with_signals(
+            py,
+            "lanesum-wait",
+            move || {
+                let receipt = receipt.lock().unwrap_or_else(PoisonError::into_inner);
+                receipt.wait().map(|_completed| ())
+            },
+            None,
+        )
     }
 
     fn __repr__(&self) -> String {
@@ -206,12 +235,13 @@ fn soon(receipt: &Mutex<Receipt>) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Does something long in a thread of its own, so that Ctrl-C is heard meanwhile. If it comes, the work goes on without anybody who wants
-/// its result, until it ends by itself.
+/// Does something long in a thread of its own, so that Ctrl-C is heard meanwhile. If it comes, `token` is dropped, for work that ends
+/// by that; work that does not goes on without anybody who wants its result.
 pub fn with_signals<T: Send + 'static>(
     py: Python<'_>,
     name: &str,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    token: Option<Arc<()>>,
 ) -> PyResult<T> {
     let (sender, receiver) = sync_channel(1);
     let started = thread::Builder::new()
@@ -231,7 +261,19 @@ pub fn with_signals<T: Send + 'static>(
         });
         match heard {
             Ok(result) => return result.map_err(|error| exception(py, &error)),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(interrupt) = py.check_signals() {
+                    if let Some(token) = token {
+                        drop(token);
+                        // What it holds, as a name, is free for whoever goes on.
+                        py.detach(|| {
+                            let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+                            receiver.recv_timeout(AFTERMATH).map(drop).unwrap_or_default();
+                        });
+                    }
+                    return Err(interrupt);
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 let what = "the end of a thread";
                 let source = std::io::Error::other("it panicked");

@@ -14,6 +14,7 @@ mod communicator;
 mod dlpack;
 mod environment;
 mod error;
+mod exchange;
 mod issued;
 mod options;
 mod refusal;

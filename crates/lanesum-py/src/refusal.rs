@@ -11,6 +11,8 @@ pub enum Refusal {
     NoTensor { found: String },
     /// A scalar of NumPy, which has no memory of its own.
     Scalar,
+    /// An array of NumPy of which some elements do not count.
+    Masked,
     /// Elements of another type.
     Dtype { found: String },
     /// Input and output of different types.
@@ -55,6 +57,7 @@ impl Refusal {
         match self {
             Self::NoTensor { .. } => ("TensorTypeError", "no_tensor"),
             Self::Scalar => ("TensorTypeError", "scalar"),
+            Self::Masked => ("TensorTypeError", "masked"),
             Self::Dtype { .. } => ("TensorTypeError", "dtype"),
             Self::Dtypes { .. } => ("TensorTypeError", "dtypes"),
             Self::Strided => ("TensorError", "strided"),
@@ -80,6 +83,7 @@ impl Refusal {
         match self {
             Self::NoTensor { found } => format!("an object of type {found} holds no tensor"),
             Self::Scalar => "a scalar of NumPy has no memory that could be shared".into(),
+            Self::Masked => "a masked array has elements that do not count, and a reduction has none".into(),
             Self::Dtype { found } => {
                 format!("the tensor's elements are {found}; float32, float16 and bfloat16 can be reduced")
             }
@@ -114,6 +118,7 @@ impl Refusal {
                 "give a NumPy array, a torch tensor, or an object with __dlpack__, __cuda_array_interface__ or __array_interface__"
             }
             Self::Scalar => "give an array of it: `numpy.array(scalar)`",
+            Self::Masked => "give `array.filled(0)` for a sum, or `array.data` if all elements count",
             Self::Dtype { .. } => "convert it, with `.astype(numpy.float32)` or `.to(torch.bfloat16)`",
             Self::Dtypes { .. } => "give an `out` of the tensor's dtype",
             Self::Strided => {

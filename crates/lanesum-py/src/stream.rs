@@ -14,7 +14,7 @@ pub fn handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
     for attribute in [intern!(py, "cuda_stream"), intern!(py, "ptr")] {
         if let Some(handle) = stream.getattr_opt(attribute)? {
-            return handle.extract();
+            return handle.extract().map_err(|_| unnamed(stream));
         }
     }
     if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
@@ -23,11 +23,13 @@ pub fn handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
         } else {
             protocol
         };
-        let (_version, handle): (u32, usize) = answer.extract()?;
+        let (_version, handle): (u32, usize) = answer.extract().map_err(|_| unnamed(stream))?;
         return Ok(handle);
     }
-    Err(Refusal::NoStream {
-        found: type_name(stream),
-    }
-    .into())
+    Err(unnamed(stream))
+}
+
+fn unnamed(stream: &Bound<'_, PyAny>) -> PyErr {
+    let found = type_name(stream);
+    Refusal::NoStream { found }.into()
 }

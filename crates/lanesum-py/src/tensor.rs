@@ -7,6 +7,7 @@ use lanesum::Dtype;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::dlpack;
@@ -77,8 +78,11 @@ impl<'py> Tensor<'py> {
                 gpu_of_interface(object, interface, stream)
             });
         }
-        if is_scalar(object)? {
+        if is_numpys(object, intern!(py, "numpy"), intern!(py, "generic"))? {
             return Err(Refusal::Scalar.into());
+        }
+        if is_numpys(object, intern!(py, "numpy.ma"), intern!(py, "MaskedArray"))? {
+            return Err(Refusal::Masked.into());
         }
         if let Some(interface) = object.getattr_opt(intern!(py, "__array_interface__"))? {
             return Self::of_interface(object, &interface, |_| Ok(Place::Host));
@@ -133,7 +137,7 @@ impl<'py> Tensor<'py> {
 
     fn of_dlpack(object: &Bound<'py, PyAny>, stream: Option<usize>) -> PyResult<Self> {
         let py = object.py();
-        let (kind, ordinal): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+        let (kind, ordinal) = dlpack_device(&object.getattr(intern!(py, "__dlpack_device__"))?)?;
         let place = place_of_dlpack(kind, ordinal, stream)?;
         let capsule = ask(object, place)?;
         let view = dlpack::view(&capsule).map_err(|what| Refusal::Protocol { what })?;
@@ -143,7 +147,7 @@ impl<'py> Tensor<'py> {
         }
         Ok(Self {
             address: view.address,
-            elements: elements(&view.shape, view.strides.as_deref(), 1)?,
+            elements: elements(view.shape, view.strides, 1)?,
             dtype: dtype_of_dlpack(view.dtype)?,
             place,
             unwritable: unwritable(object, view.read_only)?,
@@ -194,7 +198,7 @@ impl<'py> Tensor<'py> {
 }
 
 /// The elements of a dense tensor; `unit` is what strides count an element as.
-fn elements(shape: &[i64], strides: Option<&[i64]>, unit: i64) -> Result<u64, Refusal> {
+pub fn elements(shape: &[i64], strides: Option<&[i64]>, unit: i64) -> Result<u64, Refusal> {
     let what = "its shape is impossible";
     let impossible = || Refusal::Protocol { what };
     if shape.iter().any(|&length| length < 0) || strides.is_some_and(|strides| strides.len() != shape.len()) {
@@ -255,7 +259,8 @@ fn dtype_of_typestr(object: &Bound<'_, PyAny>, typestr: &str) -> PyResult<Dtype>
     Err(Refusal::Dtype { found }.into())
 }
 
-fn dtype_of_dlpack(dtype: dlpack::DataType) -> Result<Dtype, Refusal> {
+/// The type of an element, as DLPack says it.
+pub fn dtype_of_dlpack(dtype: dlpack::DataType) -> Result<Dtype, Refusal> {
     const FLOAT: u8 = 2;
     const BFLOAT: u8 = 4;
     match (dtype.code, dtype.bits, dtype.lanes) {
@@ -283,20 +288,31 @@ fn gpu_of_interface(
     let py = object.py();
     let ordinal = match object.getattr_opt(intern!(py, "__dlpack_device__"))? {
         Some(device) => {
-            let (_kind, ordinal): (i32, i32) = device.call0()?.extract()?;
+            let (_kind, ordinal) = dlpack_device(&device)?;
             usize::try_from(ordinal).ok()
         }
         None => None,
     };
     let stream = match (stream, interface.get_item(intern!(py, "stream"))?) {
         (Some(stream), _) => stream,
-        (None, Some(stream)) => stream.extract::<Option<usize>>()?.unwrap_or(0),
+        (None, Some(stream)) => {
+            let what = "the stream of its array interface is no handle";
+            let handle: Result<Option<usize>, PyErr> = stream.extract();
+            handle.map_err(|_| Refusal::Protocol { what })?.unwrap_or(0)
+        }
         (None, None) => 0,
     };
     Ok(Place::Gpu { ordinal, stream })
 }
 
-fn place_of_dlpack(kind: i32, ordinal: i32, stream: Option<usize>) -> Result<Place, Refusal> {
+/// What `__dlpack_device__` answers: the kind of device, and its number.
+fn dlpack_device(method: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
+    let what = "its __dlpack_device__ gives no pair of numbers";
+    method.call0()?.extract().map_err(|_| Refusal::Protocol { what }.into())
+}
+
+/// Where memory is, as DLPack says it; on a GPU ordered by `stream`, or the default stream.
+pub fn place_of_dlpack(kind: i32, ordinal: i32, stream: Option<usize>) -> Result<Place, Refusal> {
     const CPU: i32 = 1;
     const CUDA: i32 = 2;
     const CUDA_HOST: i32 = 3;
@@ -344,20 +360,27 @@ fn ask<'py>(object: &Bound<'py, PyAny>, place: Place) -> PyResult<Bound<'py, PyA
     })
 }
 
-/// A scalar of NumPy shows an array of its own that is gone at once.
-fn is_scalar(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = object.py();
-    match loaded(py, intern!(py, "numpy"))?.getattr_opt(intern!(py, "generic"))? {
-        Some(scalar) => object.is_instance(&scalar),
+/// Whether an object is of this class of NumPy's: a scalar shows an array of its own that is gone at once, a masked array also what is masked.
+fn is_numpys<'py>(
+    object: &Bound<'py, PyAny>,
+    module: &Bound<'py, PyString>,
+    class: &Bound<'py, PyString>,
+) -> PyResult<bool> {
+    match loaded(object.py(), module)?.getattr_opt(class)? {
+        Some(class) => object.is_instance(&class),
         None => Ok(false),
     }
 }
 
 /// A module, if the process has imported it, else None.
 pub fn loaded<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "sys"))?
-        .getattr(intern!(py, "modules"))?
-        .call_method1(intern!(py, "get"), (name,))
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let modules = MODULES.get_or_try_init(py, || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
+    })?;
+    let module = modules.bind(py).get_item(name)?;
+    Ok(module.unwrap_or_else(|| py.None().into_bound(py)))
 }
 
 /// JAX exports arrays without saying that they must not be written.

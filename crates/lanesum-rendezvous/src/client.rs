@@ -137,8 +137,8 @@ impl Client {
                 }
                 Received::Nothing => {}
             }
-            if let Some(rank) = cancel() {
-                return failed(Refusal::ParentDied { rank }.into());
+            if let Some(refusal) = cancel() {
+                return failed(refusal.into());
             }
             if deadline.passed() {
                 return failed(self.too_late(deadline, step).into());
@@ -268,7 +268,7 @@ impl Client {
 }
 
 /// Steps after the arrival are not cancelled: they end by the pidfd of rank 0, its refusal, or the deadline.
-pub(crate) fn never() -> Option<usize> {
+pub(crate) fn never() -> Option<Refusal> {
     None
 }
 

@@ -53,8 +53,8 @@ impl Desk<'_> {
     fn assemble(&mut self, deadline: &Deadline, cancel: Cancel<'_>) -> Result<(), RendezvousError> {
         let mut news = Deadline::after(NEWS);
         while self.server.seats.len() + 1 < self.join.world {
-            if let Some(rank) = cancel() {
-                return Err(Refusal::ParentDied { rank }.into());
+            if let Some(refusal) = cancel() {
+                return Err(refusal.into());
             }
             if deadline.passed() {
                 return Err(self.missing(deadline).into());

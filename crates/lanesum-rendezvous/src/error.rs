@@ -126,6 +126,12 @@ pub enum Refusal {
         /// Rank in the parent communicator.
         rank: usize,
     },
+    /// A rank's caller did not want to wait any longer.
+    #[error("rank {rank} gave up waiting for the others")]
+    GaveUp {
+        /// Who.
+        rank: usize,
+    },
 }
 
 /// Why a meeting failed on this rank.
@@ -265,6 +271,7 @@ impl Refusal {
             | Self::Disagreement { rank, .. }
             | Self::Died { rank }
             | Self::Left { rank, .. }
+            | Self::GaveUp { rank }
             | Self::OutOfStep { rank, .. } => vec![*rank],
         }
     }
@@ -284,6 +291,7 @@ impl Refusal {
             | Self::Died { .. }
             | Self::Left { .. }
             | Self::OutOfStep { .. }
+            | Self::GaveUp { .. }
             | Self::ParentDied { .. } => false,
         }
     }
@@ -307,6 +315,7 @@ impl Refusal {
             }
             Self::Died { .. } => "see the output and the exit status of that process first",
             Self::Left { .. } => "see the error of that rank first",
+            Self::GaveUp { .. } => "see what interrupted it, and let all ranks join again",
             Self::OutOfStep { .. } => "make the same calls in the same order on all ranks of a communicator",
             Self::ParentDied { .. } => "make a new communicator from the ranks that are left",
         }

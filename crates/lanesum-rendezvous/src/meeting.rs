@@ -32,8 +32,8 @@ pub struct Join {
     pub directory: Option<PathBuf>,
 }
 
-/// Asked at least every 50 ms: the rank whose death makes this meeting pointless, if there is one.
-pub(crate) type Cancel<'a> = &'a dyn Fn() -> Option<usize>;
+/// Asked at least every 50 ms: what makes this meeting pointless, if anything does.
+pub(crate) type Cancel<'a> = &'a dyn Fn() -> Option<Refusal>;
 
 /// What every rank knows of all when they have met.
 #[derive(Debug)]
@@ -68,12 +68,12 @@ enum Side {
 
 /// Waits until all ranks have arrived.
 ///
-/// `cancel` is asked at least every 50 ms; where it names a rank (of a parent communicator, say, that has ended), the
-/// meeting fails on all ranks. A world of one touches no socket.
+/// `cancel` is asked at least every 50 ms; where it names a reason (that a rank of a parent communicator has ended, say), the
+/// meeting fails on all ranks, with that. A world of one touches no socket.
 ///
 /// # Errors
 /// See [`RendezvousError`]; what concerns all ranks is told to all of them.
-pub fn meet(join: &Join, cancel: &dyn Fn() -> Option<usize>) -> Result<Meeting, RendezvousError> {
+pub fn meet(join: &Join, cancel: &dyn Fn() -> Option<Refusal>) -> Result<Meeting, RendezvousError> {
     let Join { rank, world, .. } = *join;
     if rank >= world {
         return Err(Refusal::OutsideWorld { rank, world }.into());

@@ -72,8 +72,8 @@ pub(crate) struct Visit<'a> {
 impl Visit<'_> {
     /// Whether to go on.
     fn check(&self, found: &'static str) -> Result<(), RendezvousError> {
-        if let Some(rank) = (self.cancel)() {
-            return Err(Refusal::ParentDied { rank }.into());
+        if let Some(refusal) = (self.cancel)() {
+            return Err(refusal.into());
         }
         if self.deadline.passed() {
             return Err(RendezvousError::NotServed {

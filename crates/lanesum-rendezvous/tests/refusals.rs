@@ -340,7 +340,10 @@ fn cancelling_ends_the_meeting_on_all_ranks() {
             .map(|join| {
                 std::thread::spawn(move || {
                     let begin = Instant::now();
-                    let cancel = || (join.rank == who && begin.elapsed() > Duration::from_millis(150)).then_some(5);
+                    let cancel = || {
+                        (join.rank == who && begin.elapsed() > Duration::from_millis(150))
+                            .then_some(Refusal::ParentDied { rank: 5 })
+                    };
                     (meet(&join, &cancel), begin.elapsed())
                 })
             })
@@ -351,7 +354,9 @@ fn cancelling_ends_the_meeting_on_all_ranks() {
             assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
         }
     }
-    let alone = meet(&join(directory().path(), 1, 2), &|| Some(3));
+    let alone = meet(&join(directory().path(), 1, 2), &|| {
+        Some(Refusal::ParentDied { rank: 3 })
+    });
     assert_eq!(refusal(alone), Refusal::ParentDied { rank: 3 });
 }
 

@@ -51,6 +51,26 @@ pub fn overhead() -> Result<Overhead, Error> {
     })
 }
 
+/// Nanoseconds of a call of a world of one with eight elements, of the fastest batch: what a call takes where there is nothing to wait
+/// for and next to nothing to copy.
+///
+/// # Errors
+/// [`Error`] if the rank can't join, or a call fails.
+pub fn alone() -> Result<f64, Error> {
+    let alone = Communicator::builder(0, 1, format!("alone-{}", std::process::id())).join()?;
+    let mut buffer = [1.0f32; 8];
+    let mut best = f64::INFINITY;
+    for _ in 0..BATCHES {
+        let batch = time(|| {
+            let issued = alone.all_reduce(AllReduce::in_place(&mut buffer))?;
+            std::hint::black_box(&issued);
+            Ok(())
+        })?;
+        best = best.min(batch);
+    }
+    Ok(best)
+}
+
 /// Two ranks that joined on two threads, both on this one.
 fn pair(what: &str) -> Result<(Communicator, Communicator), Error> {
     let name = format!("overhead-{what}-{}", std::process::id());

@@ -1,9 +1,12 @@
 //! How a rank joins.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lanesum_plan::{AlgorithmChoice, Bytes, PathChoice, ReductionTree};
+
+use lanesum_rendezvous::Refusal;
 
 use crate::communicator::Communicator;
 use crate::engines::EngineChoice;
@@ -37,6 +40,8 @@ pub struct Builder {
     pub(crate) isa: Option<String>,
     pub(crate) first_epoch: u64,
     pub(crate) directory: Option<PathBuf>,
+    /// Gone when nobody wants the communicator any more.
+    pub(crate) wanted: Option<Weak<()>>,
 }
 
 impl Builder {
@@ -58,6 +63,7 @@ impl Builder {
             isa: None,
             first_epoch: 1,
             directory: None,
+            wanted: None,
         }
     }
 
@@ -155,12 +161,25 @@ impl Builder {
         self
     }
 
+    /// Gives up waiting for other ranks once the last clone of `token` is dropped: for programs that join in one thread and hear in
+    /// another that nobody wants to wait any longer. Then joining fails on all ranks that are there, and the name is free again.
+    pub fn wanted_by(mut self, token: &Arc<()>) -> Self {
+        self.wanted = Some(Arc::downgrade(token));
+        self
+    }
+
     /// Meets the other ranks, agrees with them, and maps the shared memory.
     ///
     /// # Errors
     /// [`Error`] that names who is missing or differs in what, at the latest after the set-up deadline.
     pub fn join(self) -> Result<Communicator, Error> {
         environment::on(&|name| std::env::var_os(name))?;
-        crate::setup::join(self, &|| None)
+        let rank = self.rank;
+        let wanted = self.wanted.clone();
+        let cancel = || match &wanted {
+            Some(token) if token.strong_count() == 0 => Some(Refusal::GaveUp { rank }),
+            Some(_) | None => None,
+        };
+        crate::setup::join(self, &cancel)
     }
 }

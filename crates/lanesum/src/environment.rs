@@ -290,8 +290,8 @@ impl EnvironmentError {
         Some(match self {
             Self::Off { .. } => "unset LANESUM, or set it to 1, on all ranks",
             Self::NoRank => {
-                "start the ranks with `lanesum launch -n N -- CMD`, torchrun or mpirun, set RANK and WORLD_SIZE, or use \
-                 Communicator::builder"
+                "start the ranks with `lanesum launch -n N -- CMD`, torchrun or mpirun, set RANK and WORLD_SIZE, or give \
+                 the communicator its rank and world by hand"
             }
             Self::Incomplete { .. } => "set both or none of the two",
             Self::Invalid { .. } => "correct it, or unset it",

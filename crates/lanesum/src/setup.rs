@@ -11,7 +11,7 @@ use lanesum_plan::{
     Gpus, HostFacts, Limits, Plan, PlanError, PlanInputs, Policy, Rank, RankGpu, RankHost, ReductionTree, Topology,
     WorldSize,
 };
-use lanesum_rendezvous::{Join, Meeting, meet};
+use lanesum_rendezvous::{Join, Meeting, Refusal, meet};
 use lanesum_segment::{Arena, ForkGuard, Geometry, LAYOUT_VERSION, Lost, Pace, Segment};
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,8 @@ struct Observation {
     gpu: Option<Result<RankGpu, String>>,
 }
 
-/// Joins as the builder says. `lost` is asked while waiting for others: a rank of the parent communicator
-/// that has died meanwhile ends the meeting.
-pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result<Communicator, Error> {
+/// Joins as the builder says. `cancel` is asked while waiting for others, and ends the meeting with the reason that it gives.
+pub(crate) fn join(builder: Builder, cancel: &dyn Fn() -> Option<Refusal>) -> Result<Communicator, Error> {
     let start = Instant::now();
     let world = WorldSize::new(builder.world)?;
     let rank = world.rank(builder.rank)?;
@@ -52,7 +51,7 @@ pub(crate) fn join(builder: Builder, lost: &dyn Fn() -> Option<usize>) -> Result
     let guard = Arc::new(ForkGuard::new()?);
     let device = attach::open(&builder);
 
-    let mut meeting = meet(&invitation(&builder, &tree, &device)?, lost)?;
+    let mut meeting = meet(&invitation(&builder, &tree, &device)?, cancel)?;
     let (mut topology, told) = topology_of(&meeting)?;
     let party = Party {
         meeting: &mut meeting,

@@ -1,6 +1,7 @@
 //! Communicators made from communicators.
 
 use lanesum_plan::Call;
+use lanesum_rendezvous::Refusal;
 
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -35,7 +36,8 @@ impl Communicator {
         };
         let lost = || {
             let lost = self.engine.lost();
-            group.iter().position(|&member| lost.contains(member))
+            let rank = group.iter().position(|&member| lost.contains(member))?;
+            Some(Refusal::ParentDied { rank })
         };
         let mut recipe = self.identity.recipe.clone();
         if recipe

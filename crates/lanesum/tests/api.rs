@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lanesum::{
-    AlgorithmName, AllReduce, Buffers, Bytes, Communicator, Dtype, Elements, Error, FaultKind, Issued, Operation,
+    AlgorithmName, AllReduce, Buffers, Bytes, Communicator, Dtype, Elements, Error, FaultKind, Issued, Operation, Rank,
     RawCall, Refused, Request, SharedBuffer, bf16,
 };
 
@@ -356,4 +357,27 @@ fn a_rank_that_panics_is_named_as_such_at_once() {
             other => panic!("expected a fault, got {other:?}"),
         }
     });
+}
+
+#[test]
+fn a_join_that_nobody_wants_any_more_ends_and_tells_the_others() {
+    let builder = |rank| {
+        let name = format!("unwanted-{}", std::process::id());
+        Communicator::builder(rank, 3, name).deadline(Duration::from_secs(60))
+    };
+    let (kept, dropped) = (Arc::new(()), Arc::new(()));
+    let joins = [builder(0).wanted_by(&kept), builder(1).wanted_by(&dropped)];
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let threads = joins.map(|builder| scope.spawn(move || builder.join().unwrap_err()));
+        std::thread::sleep(Duration::from_millis(300));
+        drop(dropped);
+        for thread in threads {
+            let error = thread.join().unwrap();
+            let named: Vec<usize> = error.failed_ranks().into_iter().map(Rank::index).collect();
+            assert_eq!(named, [1], "{error}");
+            assert!(error.to_string().contains("rank 1 gave up waiting"), "{error}");
+        }
+    });
+    assert!(started.elapsed() < Duration::from_secs(20));
 }

@@ -5,6 +5,7 @@
 
 pub mod machine;
 mod overhead;
+mod python;
 pub mod record;
 
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct Arguments {
 enum Bench {
     /// What a call costs besides its payload: checks, decision, digest, header, receipt
     Overhead,
+    /// What a call costs more from Python than from Rust; installs torch below the target folder
+    Python,
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, XtaskError> {
@@ -42,6 +45,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Xta
     }
     let record = match &arguments.bench {
         Bench::Overhead => overhead::run(workspace, !arguments.json)?,
+        Bench::Python => python::run(workspace, !arguments.json)?,
     };
     if let Some(file) = &arguments.record {
         record.keep(workspace, file)?;

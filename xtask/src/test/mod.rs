@@ -55,6 +55,8 @@ enum Step {
     Examples,
     /// The Python package, installed by pip: its types and its tests
     Python,
+    /// The wheels for other machines can be built, and this machine's runs where nothing else is installed
+    Wheels,
     /// The segment's protocol under the loom model checker
     Loom,
     /// Each deliberate fault of the protocol makes a loom test fail
@@ -74,6 +76,7 @@ impl Step {
             Step::Doctests => "doctests",
             Step::Examples => "examples",
             Step::Python => "python",
+            Step::Wheels => "wheels",
             Step::Loom => "loom",
             Step::Mutants => "mutants",
         }
@@ -91,6 +94,7 @@ impl Step {
             Step::Doctests => steps::doctests(workspace, journal),
             Step::Examples => examples::run(workspace, journal),
             Step::Python => python::run(workspace, journal),
+            Step::Wheels => steps::wheels(workspace, journal),
             Step::Loom => loom::protocol(workspace, journal),
             Step::Mutants => loom::mutants(workspace, journal),
         }
@@ -109,6 +113,7 @@ impl Step {
             Step::Doctests => "run `cargo test --doc -p CRATE`",
             Step::Examples => "run `cargo run -- launch -n 2 -- target/debug/examples/NAME`",
             Step::Python => "run `target/python/venv/bin/pytest -x -k NAME`",
+            Step::Wheels => "run `cargo xtask python --wheel`",
             Step::Loom => "run `cargo xtask test loom`; loom prints the schedule that fails",
             Step::Mutants => "a model in tests/loom.rs must fail with LANESUM_MUTANT set to the named one",
         }
@@ -159,7 +164,13 @@ fn only_checks(steps: &[Step], total: Tally) -> bool {
     total.failed == 0
         && steps.iter().all(|step| match step {
             Step::Fmt | Step::Clippy | Step::Aarch64 | Step::Generated | Step::Kernels | Step::Rustdoc => true,
-            Step::Tests | Step::Doctests | Step::Examples | Step::Python | Step::Loom | Step::Mutants => false,
+            Step::Tests
+            | Step::Doctests
+            | Step::Examples
+            | Step::Python
+            | Step::Wheels
+            | Step::Loom
+            | Step::Mutants => false,
         })
 }
 

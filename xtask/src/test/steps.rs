@@ -1,6 +1,5 @@
 //! The steps that are one cargo command each.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use crate::docs;
 use crate::error::XtaskError;
 use crate::kernels;
 use crate::tally::Tally;
+use crate::wheels;
 use crate::workspace::Workspace;
 
 /// For steps that compile and look, but run nothing.
@@ -35,11 +35,7 @@ pub fn clippy(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, Xta
 /// standard library is missing: `rustup target add` brings it.
 pub fn aarch64(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
     const TARGET: &str = "aarch64-unknown-linux-gnu";
-    let installed = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .output()
-        .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
-    if !installed {
+    if !Workspace::has_standard_library(TARGET) {
         println!("    no standard library for {TARGET}; `rustup target add {TARGET}` brings it");
         return Ok(Tally {
             skipped: 1,
@@ -102,6 +98,18 @@ pub fn doctests(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, X
     let words = [&words[..], &WITHOUT_PYTHON].concat();
     let tally = journal.run(&mut workspace.cargo(&words), TESTS_DEADLINE)?;
     not_empty(tally, "doctests", "the README's example and those of the façade")
+}
+
+/// Compiled in haste, as only that they can be built and run matters here. Each that is, counts as a test; so does one that can't be.
+pub fn wheels(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskError> {
+    let dist = workspace.target().join("python/trial");
+    let mut run = |command: &mut Command| journal.run_silently(command, wheels::DEADLINE).map(|_none| ());
+    let built = wheels::build(workspace, "trial", &dist, &mut run)?;
+    Ok(Tally {
+        passed: built.wheels,
+        skipped: built.missing,
+        ..Tally::default()
+    })
 }
 
 /// A step whose tests all went missing must not pass.

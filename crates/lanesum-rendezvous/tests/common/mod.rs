@@ -26,7 +26,7 @@ pub fn join(directory: &Path, rank: usize, world: usize) -> Join {
     }
 }
 
-pub fn never() -> Option<usize> {
+pub fn never() -> Option<Refusal> {
     None
 }
 
