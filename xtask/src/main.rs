@@ -10,6 +10,7 @@
 
 mod bench;
 mod docs;
+mod engines;
 mod error;
 mod fuzz;
 mod gpu;
@@ -63,6 +64,8 @@ enum Chore {
     Python(python::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
+    /// Compare the engines' sources with what the plug-ins need, and run the plug-ins' tests in the engines, below target/engines
+    Engines(engines::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -96,5 +99,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::Fuzz(arguments) => fuzz::run(&workspace, arguments),
         Chore::Python(arguments) => python::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
+        Chore::Engines(arguments) => engines::run(&workspace, arguments),
     }
 }
