@@ -246,8 +246,8 @@ pub unsafe extern "C" fn lanesum_options_set_staging(
     unsafe { set(options, error, work) }
 }
 
-/// Bytes of each rank's arena for shared buffers (default 4 MiB), a multiple of 4096, which joining checks. This ABI allocates none, so
-/// that C programs save by 0 what peers in other languages may want.
+/// Bytes of each rank's arena for shared buffers (default 4 MiB), a multiple of 4096, which joining checks. This ABI allocates none, but
+/// peers in Rust may; 0 saves the address space.
 ///
 /// Fails with `LANESUM_STATUS_ARGUMENT`.
 #[must_use]

@@ -33,6 +33,25 @@ fn the_example_runs_with_either_library() {
 }
 
 #[test]
+fn the_guide_s_program_runs() {
+    let guide = include_str!("../../../../docs/c.md");
+    let (_, rest) = guide.split_once("```c\n/* program.c */").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("program.c");
+    fs::write(&source, text).unwrap();
+    let program = Program::compile(source.to_str().unwrap(), Linkage::Shared, &[]);
+    let ended = run(&mut program.launched(2));
+    assert_eq!(
+        ended.stdout.matches("] 6\n").count(),
+        2,
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[test]
 fn sums_of_every_kind_go_well() {
     let program = Program::shared("sums.c");
     program.ranks(1, None, &[])[0].well();
