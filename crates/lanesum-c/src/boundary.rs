@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
-use std::mem::{forget, size_of};
+use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -33,8 +33,8 @@ pub unsafe fn answer(error: *mut *mut Error, work: impl FnOnce() -> Result<(), F
         }
     };
     if !error.is_null() {
-        // SAFETY: not NULL, so the caller vouches for it.
-        unsafe { error.write(told) };
+        // SAFETY: not NULL, so the caller vouches for it; no alignment is needed.
+        unsafe { error.write_unaligned(told) };
     }
     status
 }
@@ -223,5 +223,34 @@ unsafe fn size_of_struct<T: Measured>(pointer: *const T, what: &'static str) -> 
             least,
             most,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status_with_its_words() {
+        let mut error = ptr::null_mut();
+        // SAFETY: a variable.
+        let status = unsafe { answer(&raw mut error, || panic!("out of {}", "ideas")) };
+        assert_eq!(status, Status::Panicked);
+        // SAFETY: just handed over.
+        let told = unsafe { part(error) }.map(|error| format!("{error:?}"));
+        assert!(told.is_some_and(|told| told.contains("lanesum panicked: out of ideas; hint: ")));
+        // SAFETY: nobody else has it.
+        unsafe { discard(error) };
+        // SAFETY: NULL.
+        let status = unsafe { answer(ptr::null_mut(), || std::panic::panic_any(7)) };
+        assert_eq!(status, Status::Panicked);
+    }
+
+    #[test]
+    fn an_error_of_before_is_overwritten_where_all_goes_well() {
+        let mut error = ptr::without_provenance_mut(8);
+        // SAFETY: a variable.
+        let status = unsafe { answer(&raw mut error, || Ok(())) };
+        assert!(status == Status::Ok && error.is_null());
     }
 }

@@ -100,9 +100,10 @@ pub unsafe extern "C" fn lanesum_error_ranks(error: *const Error, ranks: *mut u3
 /// `target` is NULL or valid for writing `capacity` numbers.
 pub unsafe fn hand_over(ranks: &[u32], target: *mut u32, capacity: usize) {
     if !target.is_null() {
-        // SAFETY: the caller vouches for the target, and no more than its capacity is written; a list of the library's own is
-        // not in the caller's memory.
-        unsafe { ptr::copy_nonoverlapping(ranks.as_ptr(), target, ranks.len().min(capacity)) };
+        let bytes = size_of::<u32>() * ranks.len().min(capacity);
+        // SAFETY: the caller vouches for the target, and no more than its capacity is written, as bytes, which need no alignment; a list
+        // of the library's own is not in the caller's memory.
+        unsafe { ptr::copy_nonoverlapping(ranks.as_ptr().cast::<u8>(), target.cast::<u8>(), bytes) };
     }
 }
 

@@ -129,8 +129,13 @@ int main(int count, char **words) {
     lanesum_call small = call_in_place(&value, 1, LANESUM_DTYPE_F32);
     WELL(lanesum_all_reduce(communicator, &small, NULL, &error));
     CHECK(value == 2);
+    /* A receipt outlives the communicator. */
+    lanesum_issued *last = NULL;
+    WELL(lanesum_all_reduce(communicator, &call, &last, &error));
     WELL(lanesum_close(communicator, &error));
     lanesum_free(communicator);
+    WELL(lanesum_issued_wait(last, &error));
+    lanesum_issued_free(last);
     CHECK(cuMemFree_v2(in) == 0 && cuMemFree_v2(out) == 0);
     puts("well");
     return 0;

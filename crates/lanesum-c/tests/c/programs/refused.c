@@ -255,6 +255,8 @@ static void reports(const lanesum_communicator *communicator) {
 
 int main(int count, char **words) {
     CHECK(count == 4);
+    /* As the library has them. */
+    CHECK(sizeof(lanesum_call) == 64 && sizeof(lanesum_receipt) == 72 && sizeof(lanesum_status) == 4);
     lanesum_communicator *communicator = joined(words, NULL);
     nothing_ends();
     null_handles(communicator);
