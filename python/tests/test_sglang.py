@@ -127,7 +127,7 @@ def all_cases(rank: int, world: int, name: str, address: str) -> dict[str, Any]:
     import torch
 
     lines, told = started(rank, world, address), dict[str, Any]()
-    cases = (shares_lengths, comes_first, is_opaque, is_off_on_one, fails_on_one, differs, has_no_gpus, is_deterministic)
+    cases = (shares_lengths, comes_first, is_opaque, warms_up, is_off_on_one, fails_on_one, differs, has_no_gpus, is_deterministic)
     for case in (*cases, is_misspelled, is_disabled, is_lost):
         lines.all.clear()
         with torch.inference_mode(), mock.patch.dict(os.environ):
@@ -179,6 +179,18 @@ def is_opaque(rank: int, world: int) -> Any:
 
     compiled = torch.compile(step, fullgraph=True, backend="eager")
     return [compiled(torch.full((length,), rank + 1.0)).tolist() for length in (1, 3)]
+
+
+def warms_up(rank: int, world: int) -> Any:
+    """SGLang's own context of captures around a call that is none: its custom all-reduce would return zeros."""
+    import torch
+    from sglang.srt.distributed import parallel_state
+
+    group, stream = coordinator(rank, world), mock.Mock()
+    group.device_module = mock.MagicMock()
+    with mock.patch.object(parallel_state, "get_current_device_stream_fast", return_value=stream):
+        with group.graph_capture(stream=stream):
+            return group.all_reduce(on_gpu(torch.full((2, 3), rank + 1.0))).tolist()
 
 
 def is_off_on_one(rank: int, world: int) -> Any:
@@ -283,6 +295,10 @@ def test_lanesum_has_the_first_say_and_no_other(told: list[dict[str, Any]]) -> N
 
 def test_a_compiler_sees_one_call(told: list[dict[str, Any]]) -> None:
     assert one_line(told, "is_opaque")[0] == [[7.0], [7.0] * 3]
+
+
+def test_a_warm_up_has_a_sum(told: list[dict[str, Any]]) -> None:
+    assert one_line(told, "warms_up")[0] == [[3.0] * 3] * 2
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def all_cases(rank: int, world: int, name: str, address: str) -> dict[str, Any]:
     import torch
 
     lines, told = started(rank, world, address), dict[str, Any]()
-    for case in (shares_lengths, comes_first, is_opaque, is_off_on_one, fails_on_one, differs, is_invariant, is_disabled, is_lost):
+    for case in (shares_lengths, comes_first, is_opaque, warms_up, is_off_on_one, fails_on_one, differs, is_invariant, is_disabled, is_lost):
         lines.all.clear()
         with torch.inference_mode(), mock.patch.dict(os.environ):
             told[case.__name__] = case(rank, world), list(lines.all)
@@ -125,6 +125,17 @@ def is_opaque(rank: int, world: int) -> Any:
     group.use_custom_op_call = True
     step = torch.compile(lambda tensor: group.all_reduce(tensor * 2) + 1, fullgraph=True, backend="eager")
     return [step(torch.full((length,), rank + 1.0)).tolist() for length in (1, 3)]
+
+
+def warms_up(rank: int, world: int) -> Any:
+    """vLLM's own context of captures around a call that is none: its custom all-reduce would return what nobody has written."""
+    import torch
+    from vllm.distributed import parallel_state
+
+    group, stream = coordinator(rank, world), mock.Mock()
+    with mock.patch("torch.cuda.current_stream", return_value=stream), mock.patch("torch.cuda.stream"):
+        with group.graph_capture(parallel_state.GraphCaptureContext(stream)):
+            return group.all_reduce(torch.full((2, 3), rank + 1.0)).tolist()
 
 
 def is_off_on_one(rank: int, world: int) -> Any:
@@ -213,6 +224,10 @@ def test_lanesum_has_the_first_say_and_no_other(told: list[dict[str, Any]]) -> N
 
 def test_a_compiler_sees_one_call(told: list[dict[str, Any]]) -> None:
     assert one_line(told, "is_opaque")[0] == [[7.0], [7.0] * 3]
+
+
+def test_a_warm_up_has_a_sum(told: list[dict[str, Any]]) -> None:
+    assert one_line(told, "warms_up")[0] == [[3.0] * 3] * 2
 
 
 @pytest.mark.parametrize(
