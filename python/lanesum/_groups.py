@@ -65,8 +65,10 @@ def of_torch(group: Any) -> tuple[int, int, str, int | None]:
         dist.all_gather_object(words, word, group=group)
         return words
 
+    name = meeting(gather(own_word("torch")))
+    # Behind what all ranks do together: the others of a rank that fails here learn in the meeting that it is missing.
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-    return rank, world, meeting(gather(own_word("torch"))), device
+    return rank, world, name, device
 
 
 def of_mpi(comm: Any) -> tuple[int, int, str]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum
 
-from lanesum._errors import EnvironmentVariableError
-from lanesum._lanesum import enabled, policy
-
-_DEADLINE = "LANESUM_DEADLINE_MS"
+from lanesum._lanesum import deadline, enabled, policy
 
 # Ranks of an engine come far apart: one compiles or tunes kernels while the others wait. A rank that ends is noticed at once all the
 # same. torch.distributed waits as long with NCCL.
 _ENGINE_DEADLINE = 600.0
-_LONGEST_MS = 24 * 24 * 60 * 60 * 1000
 
 
 class Policy(Enum):
@@ -44,16 +39,4 @@ class Settings:
             EnvironmentVariableError: a value that means nothing.
         """
         word = policy()
-        return cls(enabled(), None if word is None else Policy(word), _deadline(os.environ.get(_DEADLINE)))
-
-
-def _deadline(text: str | None) -> float:
-    if text is None:
-        return _ENGINE_DEADLINE
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= _LONGEST_MS:
-        return int(text) / 1000
-    raise EnvironmentVariableError(
-        f"{_DEADLINE} is set to {text!r}",
-        f"set it to a number of milliseconds from 1 to {_LONGEST_MS}, or unset it",
-        "malformed",
-    )
+        return cls(enabled(), None if word is None else Policy(word), deadline() or _ENGINE_DEADLINE)
