@@ -540,7 +540,8 @@ enum lanesum_status lanesum_issued_poll(const struct lanesum_issued *issued,
  *
  * Fails with `LANESUM_STATUS_RANK_LOST`, `LANESUM_STATUS_LATE`, `LANESUM_STATUS_MISMATCH` or `LANESUM_STATUS_FAULT` if the call, or one
  * before it, has failed: its output holds NaN; with `LANESUM_STATUS_CUDA` if other work holds the stream up past the deadline; with
- * `LANESUM_STATUS_REFUSED` if it was captured; with `LANESUM_STATUS_BUSY` or `LANESUM_STATUS_ARGUMENT`.
+ * `LANESUM_STATUS_REFUSED` if it was captured; with `LANESUM_STATUS_FORKED`, `LANESUM_STATUS_BUSY` or
+ * `LANESUM_STATUS_ARGUMENT`.
  */
 LANESUM_MUST_USE
 enum lanesum_status lanesum_issued_wait(const struct lanesum_issued *issued,

@@ -112,9 +112,9 @@ unsafe fn wanted(issued: *mut *mut Issued) -> Result<Option<Place<*mut Issued>>,
     }
 }
 
-fn receipt(place: Option<Place<*mut Issued>>, issued: lanesum::Issued) {
+fn receipt(place: Option<Place<*mut Issued>>, communicator: &Communicator, issued: lanesum::Issued) {
     if let Some(place) = place {
-        place.hand_over(Issued::of(issued));
+        place.hand_over(Issued::of(issued, communicator.process()));
     }
 }
 
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn lanesum_all_reduce(
         // SAFETY: dtype and place of the memory were checked, NULL, overflow and overlap the library checks; that the memory is there,
         // and that it and the stream live until the call has completed, is what the comment above asks.
         let done = communicator.with(|communicator| unsafe { communicator.all_reduce_raw(&raw) })?;
-        receipt(place, done);
+        receipt(place, communicator, done);
         Ok(())
     };
     // SAFETY: by the head of lanesum.h.
@@ -173,7 +173,8 @@ pub unsafe extern "C" fn lanesum_barrier(
         let place = unsafe { wanted(issued) }?;
         // SAFETY: by the head of lanesum.h.
         let communicator = unsafe { lent(communicator, "communicator") }?;
-        receipt(place, communicator.with(lanesum::Communicator::barrier)?);
+        let done = communicator.with(lanesum::Communicator::barrier)?;
+        receipt(place, communicator, done);
         Ok(())
     };
     // SAFETY: by the head of lanesum.h.

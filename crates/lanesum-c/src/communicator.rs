@@ -43,6 +43,11 @@ impl Communicator {
         }
     }
 
+    /// The process that joined, which is that of every call that goes well.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
     /// Does something with the communicator, as its only caller.
     pub fn with<T, E: Into<Failure>>(
         &self,

@@ -4,9 +4,9 @@ use std::ffi::{CStr, CString, c_char};
 use std::mem::{offset_of, size_of};
 use std::sync::{LazyLock, Mutex, TryLockError};
 
-use lanesum::{AlgorithmName, Captured, Engine, Path};
+use lanesum::{AlgorithmName, Captured, Engine, Path, Refused};
 
-use crate::boundary::{Measured, Place, answer, discard, fill, lent};
+use crate::boundary::{Measured, Place, answer, discard, fill, lent, part};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::refusal::Refusal;
@@ -31,6 +31,8 @@ pub struct Issued {
     state: State,
     /// Locked while a thread asks it.
     proof: Mutex<Proof>,
+    /// The process that called: what is on its GPU is no child's.
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -73,8 +75,8 @@ const _: () = assert!(offset_of!(Receipt, size) == 0 && size_of::<Receipt>() == 
 unsafe impl Measured for Receipt {}
 
 impl Issued {
-    /// What the library returned.
-    pub fn of(issued: lanesum::Issued) -> Self {
+    /// What the library returned to this process.
+    pub fn of(issued: lanesum::Issued, process: u32) -> Self {
         let (state, proof) = match issued {
             lanesum::Issued::Done(receipt) => (State::Done, Proof::Receipt(receipt)),
             lanesum::Issued::Enqueued(receipt) => (State::Enqueued, Proof::Receipt(receipt)),
@@ -83,6 +85,20 @@ impl Issued {
         Self {
             state,
             proof: Mutex::new(proof),
+            process,
+        }
+    }
+
+    /// Whether this process is a forked child of the one that called.
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// As [`Issued::with`], for what may ask the GPU.
+    fn with_own<T>(&self, work: impl FnOnce(&Proof) -> Result<T, Failure>) -> Result<T, Failure> {
+        match self.is_forked() {
+            true => Err(Failure::Library(Refused::Forked.into())),
+            false => self.with(work),
         }
     }
 
@@ -181,7 +197,7 @@ pub unsafe extern "C" fn lanesum_issued_poll(
         let issued = unsafe { lent(issued, "issued") }?;
         // SAFETY: by the head of lanesum.h.
         let completed = unsafe { Place::of(completed, "completed") }?;
-        let polled = issued.with(|proof| match proof {
+        let polled = issued.with_own(|proof| match proof {
             Proof::Receipt(receipt) => Ok(receipt.poll()?.is_some()),
             Proof::Captured(_) => Err(Refusal::Captured.into()),
         });
@@ -200,14 +216,15 @@ pub unsafe extern "C" fn lanesum_issued_poll(
 ///
 /// Fails with `LANESUM_STATUS_RANK_LOST`, `LANESUM_STATUS_LATE`, `LANESUM_STATUS_MISMATCH` or `LANESUM_STATUS_FAULT` if the call, or one
 /// before it, has failed: its output holds NaN; with `LANESUM_STATUS_CUDA` if other work holds the stream up past the deadline; with
-/// `LANESUM_STATUS_REFUSED` if it was captured; with `LANESUM_STATUS_BUSY` or `LANESUM_STATUS_ARGUMENT`.
+/// `LANESUM_STATUS_REFUSED` if it was captured; with `LANESUM_STATUS_FORKED`, `LANESUM_STATUS_BUSY` or
+/// `LANESUM_STATUS_ARGUMENT`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lanesum_issued_wait(issued: *const Issued, error: *mut *mut Error) -> Status {
     let work = || {
         // SAFETY: by the head of lanesum.h.
         let issued = unsafe { lent(issued, "issued") }?;
-        issued.with(|proof| match proof {
+        issued.with_own(|proof| match proof {
             Proof::Receipt(receipt) => Ok(receipt.wait().map(|_completed| ())?),
             Proof::Captured(_) => Err(Refusal::Captured.into()),
         })
@@ -219,6 +236,11 @@ pub unsafe extern "C" fn lanesum_issued_wait(issued: *const Issued, error: *mut 
 /// Ends a receipt; the call goes on. NULL has no effect. No other thread may be at it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lanesum_issued_free(issued: *mut Issued) {
+    // SAFETY: by the head of lanesum.h.
+    if unsafe { part(issued) }.is_some_and(Issued::is_forked) {
+        // Its end would ask the parent's GPU.
+        return;
+    }
     // SAFETY: by the head of lanesum.h.
     unsafe { discard(issued) };
 }

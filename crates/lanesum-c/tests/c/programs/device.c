@@ -1,5 +1,7 @@
 /* Sums in memory of a GPU, on streams and in a graph. The driver's functions are declared here: no toolkit is needed. */
-#include <math.h>
+#define _POSIX_C_SOURCE 200809L
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "testing.h"
 
@@ -60,6 +62,17 @@ static void enqueued(const lanesum_communicator *communicator, lanesum_call call
     WELL(lanesum_issued_read(issued, &receipt, &error));
     CHECK(receipt.state == LANESUM_STATE_ENQUEUED && receipt.bytes == BYTES && receipt.epoch == 0);
     CHECK(strcmp(receipt.engine, "cuda") == 0 && strcmp(receipt.path, "unknown") != 0);
+    /* A child has no part in what is on the GPU. */
+    pid_t child = fork();
+    if (child == 0) {
+        REFUSED(LANESUM_STATUS_FORKED, "forked", lanesum_issued_wait(issued, &error));
+        REFUSED(LANESUM_STATUS_FORKED, "forked", lanesum_issued_poll(issued, &completed, &error));
+        WELL(lanesum_issued_read(issued, &receipt, &error));
+        lanesum_issued_free(issued);
+        _exit(0);
+    }
+    int end = 1;
+    CHECK(waitpid(child, &end, 0) == child && end == 0);
     lanesum_issued_free(issued);
     holds(output, total);
 }
