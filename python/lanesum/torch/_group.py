@@ -34,6 +34,9 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         # Without the store, which torch's C++ does not take from Python in all versions.
         super().__init__(options.group_rank, options.group_size)
         self._store = options.store
+        # The store may have carried a group of this name before, whose words are still there.
+        turn = options.store.add(f"lanesum/turns/{options.group_rank}", 1)
+        options.store = dist.PrefixStore(f"lanesum/{turn}/", options.store)
         self._delegates = Delegates(options, nccl_options)
         self._lanes: Lanes | None = None
         self._route: Route | None = None

@@ -29,10 +29,8 @@ def meeting(store: Any, rank: int, world: int) -> tuple[str | None, str | None]:
         return None, f"it has {world} ranks, more than {MOST_RANKS}"
 
     def gather(word: tuple[str, str]) -> list[tuple[str, str]]:
-        # A store may have carried a group of this name before, whose words are still there.
-        turn = store.add(f"lanesum/turns/{rank}", 1)
-        store.set(f"lanesum/{turn}/{rank}", json.dumps(word))
-        words = [json.loads(store.get(f"lanesum/{turn}/{peer}")) for peer in range(world)]
+        store.set(f"lanesum/{rank}", json.dumps(word))
+        words = [json.loads(store.get(f"lanesum/{peer}")) for peer in range(world)]
         return [(name, host) for name, host in words]
 
     try:
