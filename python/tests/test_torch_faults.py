@@ -140,6 +140,28 @@ def test_options_of_another_backend(crew: Crew) -> None:
     crew.do(options)
 
 
+def forked(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, async_op=True).wait()
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for asynchronous in (False, True):
+                try:
+                    dist.all_reduce(tensor, async_op=asynchronous)
+                except lanesum.ForkedError:
+                    refused += 1
+            os._exit(10 + refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 12
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [4.0] * 3
+
+
+def test_a_forked_child_is_refused(crew: Crew) -> None:
+    crew.do(forked)
+
+
 def left(rank: int, world: int, name: str, port: str, how: str) -> int:
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=5))
