@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from lanesum._errors import RendezvousError
 
 # What one rank tells the others: a name of its own, and which host it is on.
-_Word = tuple[str, str]
+Word = tuple[str, str]
 
 
-def _own_word(prefix: str) -> _Word:
+def own_word(prefix: str) -> Word:
+    """What this rank tells the others."""
     # The kernel makes it up at each start: hosts that have the same name differ in it.
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -28,8 +28,8 @@ def _own_word(prefix: str) -> _Word:
     return f"{prefix}-{secrets.token_hex(8)}", host
 
 
-def _agreed(prefix: str, gather: Callable[[_Word], list[_Word]]) -> str:
-    words = gather(_own_word(prefix))
+def meeting(words: list[Word]) -> str:
+    """The name by which the ranks that said these words meet; they are of one host, or all get the same error."""
     name, host = words[0]
     elsewhere = tuple(rank for rank, (_, other) in enumerate(words) if other != host)
     if elsewhere:
@@ -60,17 +60,19 @@ def of_torch(group: Any) -> tuple[int, int, str, int | None]:
             "this process is not a rank of the group", "call it on the ranks of the group only", "no_member"
         )
 
-    def gather(word: _Word) -> list[_Word]:
+    def gather(word: Word) -> list[Word]:
         words: list[Any] = [None] * world
         dist.all_gather_object(words, word, group=group)
         return words
 
+    name = meeting(gather(own_word("torch")))
+    # Behind what all ranks do together: the others of a rank that fails here learn in the meeting that it is missing.
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-    return rank, world, _agreed("torch", gather), device
+    return rank, world, name, device
 
 
 def of_mpi(comm: Any) -> tuple[int, int, str]:
     """Rank, number of ranks and name. All ranks of the communicator call it."""
     if "mpi4py" not in sys.modules and not hasattr(comm, "allgather"):
         raise TypeError("this is no communicator of mpi4py; hint: give mpi4py.MPI.COMM_WORLD, or one made from it")
-    return comm.Get_rank(), comm.Get_size(), _agreed("mpi", comm.allgather)
+    return comm.Get_rank(), comm.Get_size(), meeting(comm.allgather(own_word("mpi")))

@@ -8,7 +8,7 @@ from typing_extensions import Self, Unpack
 
 from lanesum._explain import Explanation
 
-__all__ = ["VERSION", "Communicator", "Issued", "enabled", "policy"]
+__all__ = ["VERSION", "Communicator", "Issued", "deadline", "enabled", "policy"]
 
 VERSION: Final[str]
 
@@ -67,6 +67,13 @@ def policy() -> Literal["exact", "fastest"] | None:
 
     Raises:
         EnvironmentVariableError: it is another word.
+    """
+
+def deadline() -> float | None:
+    """The longest wait that LANESUM_DEADLINE_MS says, in seconds; None where it is not set.
+
+    Raises:
+        EnvironmentVariableError: it is no number of milliseconds, or out of range.
     """
 
 @final

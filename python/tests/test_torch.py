@@ -203,11 +203,11 @@ def test_a_world_of_one(crew: Crew) -> None:
 def other_hosts(rank: int, world: int, port: str) -> tuple[list[str], dict[str, Any]]:
     from lanesum import _groups
 
-    kept, _groups._own_word = _groups._own_word, lambda prefix: (prefix, f"host {rank}")
+    kept, _groups.own_word = _groups.own_word, lambda prefix: (prefix, f"host {rank}")
     try:
         return environment(rank, world, port, "lanesum", {})
     finally:
-        _groups._own_word = kept
+        _groups.own_word = kept
 
 
 def test_a_group_over_hosts_is_delegated_as_a_whole(crew: Crew) -> None:

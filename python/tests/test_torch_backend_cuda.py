@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import lanesum
@@ -302,6 +303,49 @@ def test_the_fastest_runs_if_asked(crew: Crew) -> None:
     for border, counted in crew.do(fastest):
         handed = 0 if border is None else sum(size * 2 >= border for size in (64, 4 << 20))
         assert counted["allreduce"].get("nccl", 0) == handed and counted["allreduce"].get("lanesum", 0) == 2 - handed
+
+
+def language_model(rank: int, world: int, port: str, backend: str, folder: str, dtype: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM
+
+    device = take_device(rank)
+    # As torchrun sets them; the local rank is the number of a GPU to transformers.
+    settings = {"RANK": str(rank), "LOCAL_RANK": str(device.index), "WORLD_SIZE": str(world), "HF_HUB_OFFLINE": "1"}
+    os.environ.update(settings)
+    try:
+        with grouped(rank, world, port, backend):
+            network = AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", dtype=getattr(torch, dtype))
+            prompt = torch.arange(2, 12, device=device).unsqueeze(0)
+            tokens = network.generate(prompt, max_new_tokens=24, do_sample=False)
+            assert tokens.is_cuda
+            return tokens[0].tolist(), lanesum.torch.counters() if backend == "lanesum" else None
+    finally:
+        for name in settings:
+            os.environ.pop(name)
+
+
+@pytest.mark.parametrize(("world", "dtype"), [(2, "float32"), (2, "bfloat16"), (4, "float32")])
+def test_a_language_model_says_the_same(tmp_path: Path, world: int, dtype: str) -> None:
+    pytest.importorskip("accelerate", reason="transformers needs it for tp_plan")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=512,
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        max_position_embeddings=128,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    with Crew(world) as members:
+        ours = members.do(language_model, "lanesum", str(tmp_path), dtype)
+        gloos = members.do(language_model, "gloo", str(tmp_path), dtype)
+    assert all(tokens == gloos[0][0] for tokens, _ in ours + gloos) and len(set(gloos[0][0])) > 12
+    # Two sums a layer at least, for each token.
+    assert all(counted["allreduce"].keys() == {"lanesum"} for _, counted in ours)
+    assert all(counted["allreduce"]["lanesum"] >= 24 * 8 for _, counted in ours)
 
 
 def killed(rank: int, world: int, name: str, port: str) -> Any:

@@ -69,6 +69,9 @@ pub enum XtaskError {
     /// The folder for the machine with the GPU could not be carried there.
     #[error("the programs of the pack take {bytes} bytes, and at most {most} are packed")]
     PackTooLarge { bytes: u64, most: u64 },
+    /// The header for C could not be made from the sources.
+    #[error("lanesum.h cannot be made: {reason}")]
+    NoHeader { reason: String },
     /// The library refused.
     #[error(transparent)]
     Lanesum(#[from] lanesum::Error),
@@ -123,6 +126,7 @@ impl XtaskError {
             XtaskError::PackTooLarge { .. } => {
                 "the images of the kernels are in each program: pack fewer test binaries"
             }
+            XtaskError::NoHeader { .. } => "its settings are crates/lanesum-c/cbindgen.toml",
             XtaskError::Lanesum(error) => return error.hint(),
             XtaskError::CannotStart { .. }
             | XtaskError::Failed { .. }

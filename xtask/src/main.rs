@@ -9,7 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod c;
 mod docs;
+mod engines;
 mod error;
 mod fuzz;
 mod gpu;
@@ -45,7 +47,7 @@ enum Chore {
     Test(test::Arguments),
     /// Do what CI does, as CI does it: run .ci/run
     Ci,
-    /// Write the generated files: docs/environment.md and docs/cli.md
+    /// Write the generated files: docs/environment.md, docs/cli.md and lanesum.h
     Docs(docs::Arguments),
     /// Write what `lanesum plan` says of every dump and preset: crates/lanesum-cli/tests/snapshots
     Snapshots,
@@ -61,8 +63,12 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Build the Python package, install it below target/python and run its tests
     Python(python::Arguments),
+    /// Build the library for C and install it, with its header, below a folder
+    C(c::Arguments),
     /// Install other people's all-reduces for `lanesum bench` below target/peers
     Peers(peers::Arguments),
+    /// Compare the engines' sources with what the plug-ins need, and run the plug-ins' tests in the engines, below target/engines
+    Engines(engines::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +101,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, XtaskError> {
         Chore::ModelCheck(arguments) => model_check::run(&workspace, arguments),
         Chore::Fuzz(arguments) => fuzz::run(&workspace, arguments),
         Chore::Python(arguments) => python::run(&workspace, arguments),
+        Chore::C(arguments) => c::run(&workspace, arguments),
         Chore::Peers(arguments) => peers::run(&workspace, arguments),
+        Chore::Engines(arguments) => engines::run(&workspace, arguments),
     }
 }

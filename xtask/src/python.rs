@@ -38,8 +38,13 @@ pub struct Environment {
 impl Environment {
     /// That of this name; it need not be there yet.
     pub fn named(workspace: &Workspace, name: &str) -> Self {
+        Self::at(workspace, workspace.target().join("python").join(name))
+    }
+
+    /// That of this folder; it need not be there yet.
+    pub fn at(workspace: &Workspace, folder: PathBuf) -> Self {
         Self {
-            folder: workspace.target().join("python").join(name),
+            folder,
             root: workspace.root().to_owned(),
         }
     }

@@ -19,20 +19,10 @@ pub fn wanted(flag_ms: Option<u64>) -> Result<Option<Duration>, CliError> {
 }
 
 fn read(value: Option<OsString>) -> Result<Option<Duration>, CliError> {
-    // To the library's reader this process is a job of one rank, which needs nothing else.
-    let lookup = |name: &str| match name {
-        NAME => value.clone(),
-        "RANK" => Some("0".into()),
-        "WORLD_SIZE" => Some("1".into()),
-        _ => None,
-    };
-    let identity = lanesum::environment::identity(&lookup);
-    identity
-        .map(|identity| identity.deadline)
-        .map_err(|error| CliError::Usage {
-            cause: error.to_string(),
-            hint: error.hint().unwrap_or("unset it, or use --deadline-ms").to_owned(),
-        })
+    lanesum::environment::deadline(&|name| value.clone().filter(|_| name == NAME)).map_err(|error| CliError::Usage {
+        cause: error.to_string(),
+        hint: error.hint().unwrap_or("unset it, or use --deadline-ms").to_owned(),
+    })
 }
 
 #[cfg(test)]

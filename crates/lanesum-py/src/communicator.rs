@@ -203,7 +203,8 @@ impl Communicator {
             .into_iter()
             .flatten()
             .filter_map(|tensor| tensor.capsule);
-        let kept = capsules.chain([tensor.clone()]).map(Bound::unbind).collect();
+        // In place, the output is the input.
+        let kept = capsules.chain(out.map(|_| tensor.clone())).map(Bound::unbind).collect();
         let target = out.unwrap_or(tensor).clone().unbind();
         Ok(Issued::of(issued, Some(target), kept))
     }

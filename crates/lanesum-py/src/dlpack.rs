@@ -82,15 +82,15 @@ const _: () = assert!(offset_of!(Managed, tensor) == 0 && offset_of!(Managed, de
 const _: () = assert!(offset_of!(ManagedVersioned, context) == 8 && offset_of!(ManagedVersioned, deleter) == 16);
 const _: () = assert!(offset_of!(ManagedVersioned, flags) == 24 && offset_of!(ManagedVersioned, tensor) == 32);
 
-/// What a capsule says.
-#[derive(Debug, Clone)]
-pub struct View {
+/// What a tensor says of itself, as long as its producer shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
     /// Address of the first element.
     pub address: usize,
     /// Length of each dimension.
-    pub shape: Vec<i64>,
+    pub shape: &'a [i64],
     /// Elements from one to the next, of each dimension; none where elements lie one after the other.
-    pub strides: Option<Vec<i64>>,
+    pub strides: Option<&'a [i64]>,
     /// What the elements are.
     pub dtype: DataType,
     /// Where they are.
@@ -100,7 +100,7 @@ pub struct View {
 }
 
 /// Reads a capsule; `Err` says what is wrong with it.
-pub fn view(capsule: &Bound<'_, PyAny>) -> Result<View, &'static str> {
+pub fn view<'a>(capsule: &'a Bound<'_, PyAny>) -> Result<View<'a>, &'static str> {
     if let Some(managed) = pointer(capsule, VERSIONED) {
         let managed = managed.cast::<ManagedVersioned>();
         // SAFETY: a capsule of this name holds the structure, whose first field never moves, until its destructor runs; the caller has a
@@ -133,9 +133,9 @@ pub fn pointer(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut c_void> {
 }
 
 /// What a tensor says; `Err` says what is wrong with it.
-pub fn read(tensor: &Tensor, read_only: bool) -> Result<View, &'static str> {
-    let shape = list(tensor.shape, tensor.ndim)?.unwrap_or_default();
-    let strides = list(tensor.strides, tensor.ndim)?;
+pub fn read(tensor: &Tensor, read_only: bool) -> Result<View<'_>, &'static str> {
+    let shape = list(tensor, tensor.shape, tensor.ndim)?.unwrap_or_default();
+    let strides = list(tensor, tensor.strides, tensor.ndim)?;
     if tensor.ndim > 0 && shape.is_empty() {
         return Err("its DLPack tensor has dimensions without lengths");
     }
@@ -152,7 +152,7 @@ pub fn read(tensor: &Tensor, read_only: bool) -> Result<View, &'static str> {
 }
 
 /// A number for each dimension; none where the producer gives none.
-fn list(start: *const i64, ndim: c_int) -> Result<Option<Vec<i64>>, &'static str> {
+fn list(_of: &Tensor, start: *const i64, ndim: c_int) -> Result<Option<&[i64]>, &'static str> {
     const MOST: usize = 1024;
     let length = usize::try_from(ndim)
         .ok()
@@ -161,7 +161,7 @@ fn list(start: *const i64, ndim: c_int) -> Result<Option<Vec<i64>>, &'static str
     if start.is_null() {
         return Ok(None);
     }
-    // SAFETY: the specification has `ndim` numbers there, which live as long as the tensor; they are copied at once.
-    let numbers = unsafe { std::slice::from_raw_parts(start, length) };
-    Ok(Some(numbers.to_vec()))
+    // SAFETY: the specification has `ndim` numbers there, which nobody writes and which live as long as the tensor, to whose borrow the
+    // slice is tied.
+    Ok(Some(unsafe { std::slice::from_raw_parts(start, length) }))
 }

@@ -17,3 +17,10 @@ pub fn policy(py: Python<'_>) -> PyResult<Option<&'static str>> {
     let said = environment::policy(&|name| std::env::var_os(name)).map_err(|error| exception(py, &error.into()))?;
     Ok(said.map(lanesum::Preference::name))
 }
+
+/// The longest wait in seconds that the user asks for; None where the user does not say.
+#[pyfunction]
+pub fn deadline(py: Python<'_>) -> PyResult<Option<f64>> {
+    let said = environment::deadline(&|name| std::env::var_os(name)).map_err(|error| exception(py, &error.into()))?;
+    Ok(said.map(|deadline| deadline.as_secs_f64()))
+}

@@ -1,7 +1,7 @@
 //! DLPack's C exchange API: a table of functions by which a library shows a tensor without any object made for it.
 //!
 //! The layouts are those of the public specification (dlpack.h, version 1.3). What is shown lives until this thread gives the GIL back to
-//! the library's own code, so it is copied at once. Only tensors of the very class that has the table are asked: a subclass may mean
+//! the library's own code, so it is only looked at before. Only tensors of the very class that has the table are asked: a subclass may mean
 //! something else by its memory.
 #![expect(unsafe_code, reason = "calls functions of other libraries")]
 
@@ -63,7 +63,8 @@ impl Exchange {
     }
 
     /// Reads a tensor of the class itself; none where the library will not show it, for reasons that it is asked for in other ways.
-    pub fn view(&self, object: &Bound<'_, PyAny>) -> Option<View> {
+    /// `look` gets what is shown, which the library may change when it runs next.
+    pub fn view<T>(&self, object: &Bound<'_, PyAny>, look: impl FnOnce(&View<'_>) -> Option<T>) -> Option<T> {
         let mut shown = MaybeUninit::<dlpack::Tensor>::zeroed();
         // SAFETY: the object is of the class that has the table, as the caller has found, and the GIL is held; the function writes the
         // structure.
@@ -74,7 +75,7 @@ impl Exchange {
         }
         // SAFETY: it was zeroed, which is a value of all of its fields, and then written.
         let shown = unsafe { shown.assume_init_ref() };
-        dlpack::read(shown, false).ok()
+        look(&dlpack::read(shown, false).ok()?)
     }
 
     /// The stream on which the library enqueues now.

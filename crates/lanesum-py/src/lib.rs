@@ -32,7 +32,7 @@ mod _lanesum {
     use crate::issued::Issued;
 
     #[pymodule_export]
-    use crate::environment::{enabled, policy};
+    use crate::environment::{deadline, enabled, policy};
 
     /// The version of library and package.
     #[pymodule_export]

@@ -147,7 +147,7 @@ impl<'py> Tensor<'py> {
         }
         Ok(Self {
             address: view.address,
-            elements: elements(&view.shape, view.strides.as_deref(), 1)?,
+            elements: elements(view.shape, view.strides, 1)?,
             dtype: dtype_of_dlpack(view.dtype)?,
             place,
             unwritable: unwritable(object, view.read_only)?,

@@ -90,36 +90,30 @@ impl Torch {
         if !object.get_type().is(&self.tensor) || object.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Ok(None);
         }
-        let Some(view) = exchange.view(object) else {
-            return Ok(None);
-        };
-        let (Ok(dtype), Ok(elements)) = (
-            dtype_of_dlpack(view.dtype),
-            elements(&view.shape, view.strides.as_deref(), 1),
-        ) else {
-            return Ok(None);
-        };
+        let shown = exchange.view(object, |view| {
+            let place = place_of_dlpack(view.device.kind, view.device.ordinal, stream).ok()?;
+            let tensor = Tensor {
+                address: view.address,
+                elements: elements(view.shape, view.strides, 1).ok()?,
+                dtype: dtype_of_dlpack(view.dtype).ok()?,
+                place,
+                unwritable: None,
+                capsule: None,
+            };
+            Some((tensor, view.device))
+        });
+        let Some((tensor, device)) = shown else { return Ok(None) };
         if object.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
             return Ok(None);
         }
-        let Ok(place) = place_of_dlpack(view.device.kind, view.device.ordinal, stream) else {
-            return Ok(None);
-        };
-        let place = match (place, stream) {
+        let place = match (tensor.place, stream) {
             (Place::Gpu { ordinal, .. }, None) => Place::Gpu {
                 ordinal,
-                stream: exchange.stream(py, view.device)?,
+                stream: exchange.stream(py, device)?,
             },
-            (Place::Gpu { .. }, Some(_)) | (Place::Host, _) => place,
+            (place, _) => place,
         };
-        Ok(Some(Tensor {
-            address: view.address,
-            elements,
-            dtype,
-            place,
-            unwritable: None,
-            capsule: None,
-        }))
+        Ok(Some(Tensor { place, ..tensor }))
     }
 
     fn current_stream(&self, py: Python<'_>, device: usize) -> PyResult<usize> {

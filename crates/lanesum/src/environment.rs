@@ -70,7 +70,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "LANESUM_DEADLINE_MS",
-        "longest wait in milliseconds, for set-up and for each call (default 30000); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
+        "longest wait in milliseconds, for set-up and for each call (default 30000; in vLLM and SGLang for each call, default 600000); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
         MILLISECONDS,
     ),
     variable(
@@ -437,7 +437,11 @@ pub(crate) const DEADLINES: std::ops::RangeInclusive<Duration> =
 const LONGEST_MS: u64 = 24 * 24 * 3600 * 1000;
 const MILLISECONDS: &str = "a number of milliseconds from 1 to 2073600000 (24 days)";
 
-fn deadline(lookup: Lookup<'_>) -> Result<Option<Duration>, EnvironmentError> {
+/// The longest wait that the user asks for, if any. `lookup` gives a variable's value, as `std::env::var_os` does.
+///
+/// # Errors
+/// [`EnvironmentError::Invalid`]: the value is no number of milliseconds, or out of range.
+pub fn deadline(lookup: Lookup<'_>) -> Result<Option<Duration>, EnvironmentError> {
     let name = "LANESUM_DEADLINE_MS";
     let Some(value) = lookup(name) else { return Ok(None) };
     let value = value.to_string_lossy();

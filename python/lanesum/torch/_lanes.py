@@ -14,8 +14,7 @@ from concurrent import futures
 from datetime import timedelta
 from typing import Any
 
-from lanesum import ClosedError, Communicator, ForkedError, Issued, PoisonedError, RendezvousError
-from lanesum._groups import _agreed
+from lanesum import ClosedError, Communicator, ForkedError, Issued, PoisonedError, RendezvousError, _groups
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -29,13 +28,10 @@ def meeting(store: Any, rank: int, world: int) -> tuple[str | None, str | None]:
     if world > MOST_RANKS:
         return None, f"it has {world} ranks, more than {MOST_RANKS}"
 
-    def gather(word: tuple[str, str]) -> list[tuple[str, str]]:
-        store.set(f"lanesum/{rank}", json.dumps(word))
-        words = [json.loads(store.get(f"lanesum/{peer}")) for peer in range(world)]
-        return [(name, host) for name, host in words]
-
+    store.set(f"lanesum/{rank}", json.dumps(_groups.own_word("torch")))
+    words = [json.loads(store.get(f"lanesum/{peer}")) for peer in range(world)]
     try:
-        return _agreed("torch", gather), None
+        return _groups.meeting([(name, host) for name, host in words]), None
     except RendezvousError as error:
         return None, error.cause
 

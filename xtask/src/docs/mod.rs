@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the documents that have their source in the code.
+//! `cargo xtask docs`: the documents, and the header for C, that have their source in the code.
 //!
 //! Each is written whole from one list, so that nobody keeps two in step; `--check` fails where the
 //! file in the repository says something else.
@@ -6,6 +6,7 @@
 mod cli;
 mod difference;
 mod environment;
+mod header;
 
 use std::process::ExitCode;
 
@@ -57,7 +58,7 @@ pub fn check(workspace: &Workspace) -> Result<(), XtaskError> {
     Ok(())
 }
 
-fn documents(workspace: &Workspace) -> Result<[Document; 2], XtaskError> {
+fn documents(workspace: &Workspace) -> Result<[Document; 3], XtaskError> {
     Ok([
         Document {
             path: "docs/environment.md",
@@ -66,6 +67,10 @@ fn documents(workspace: &Workspace) -> Result<[Document; 2], XtaskError> {
         Document {
             path: "docs/cli.md",
             text: cli::render(workspace)?,
+        },
+        Document {
+            path: "crates/lanesum-c/include/lanesum.h",
+            text: header::render(workspace)?,
         },
     ])
 }
