@@ -11,7 +11,7 @@ from typing import Any
 
 import lanesum
 import pytest
-from crew import Crew, grouped
+from crew import TIMEOUT, Crew, grouped
 
 torch = pytest.importorskip("torch")
 import lanesum.torch  # noqa: E402
@@ -227,6 +227,26 @@ def again(rank: int, world: int, port: str) -> list[float]:
         with pytest.raises(lanesum.ClosedError, match="hint: call torch.distributed.init_process_group"):
             group.allreduce([tensor])
     return results
+
+
+def one_store(rank: int, world: int, port: str) -> None:
+    store = dist.TCPStore("127.0.0.1", int(port), world, rank == 0, timeout=TIMEOUT)
+    for _ in range(3):
+        dist.init_process_group("lanesum", store=store, rank=rank, world_size=world, timeout=TIMEOUT)
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [2.0] * 3
+        dist.barrier()
+        dist.destroy_process_group()
+    # The first rank has the store, and ends last.
+    if rank == 0:
+        store.wait(["done"])
+    else:
+        store.set("done", "")
+
+
+def test_a_store_serves_several_times(crew: Crew) -> None:
+    crew.do(one_store)
 
 
 def test_a_group_is_destroyed_and_made_anew(crew: Crew) -> None:

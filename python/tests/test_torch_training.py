@@ -54,6 +54,56 @@ def data_parallel(rank: int, world: int, port: str, backend: str, word: str) -> 
     return [parameter.detach().clone() for parameter in network.parameters()], counted
 
 
+def hooked(rank: int, world: int, port: str, backend: str) -> list[Any]:
+    """Hooks of DDP that sum again where a sum has ended."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    results = []
+    with grouped(rank, world, port, backend):
+        for hook, state in (
+            (default_hooks.bf16_compress_hook, None),
+            (powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)),
+        ):
+            network = torch.nn.parallel.DistributedDataParallel(model("float32"))
+            network.register_comm_hook(state, hook)
+            optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+            for turn in range(4):
+                step(network, optimizer, batch(rank, turn, "float32"))
+            results += [parameter.detach().clone() for parameter in network.parameters()]
+    return results
+
+
+def test_hooks_of_data_parallel_training(crew: Crew) -> None:
+    first, second = crew.do(hooked, "lanesum")
+    other, _ = crew.do(hooked, "gloo")
+    for ours, peers, gloos in zip(first, second, other, strict=True):
+        assert torch.equal(ours, peers)
+        torch.testing.assert_close(ours, gloos, rtol=1e-3, atol=1e-3)
+
+
+def sharded(rank: int, world: int, port: str, backend: str) -> list[Any]:
+    from torch.distributed.fsdp import fully_shard
+
+    with grouped(rank, world, port, backend):
+        mesh = init_device_mesh("cpu", (world,))
+        network = model("float32")
+        for part in (network.up, network.down, network):
+            fully_shard(part, mesh=mesh)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for turn in range(3):
+            step(network, optimizer, batch(rank, turn, "float32"))
+        norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        return [each.full_tensor().detach().clone() for each in (*network.parameters(), norm)]
+
+
+def test_sharded_training(crew: Crew) -> None:
+    first, second = crew.do(sharded, "lanesum")
+    other, _ = crew.do(sharded, "gloo")
+    for ours, peers, gloos in zip(first, second, other, strict=True):
+        assert torch.equal(ours, peers)
+        torch.testing.assert_close(ours, gloos, rtol=1e-6, atol=1e-6)
+
+
 def alone(world: int, word: str) -> list[Any]:
     network = model(word)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)

@@ -34,11 +34,15 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         # Without the store, which torch's C++ does not take from Python in all versions.
         super().__init__(options.group_rank, options.group_size)
         self._store = options.store
+        # The store may have carried a group of this name before, whose words are still there.
+        turn = options.store.add(f"lanesum/turns/{options.group_rank}", 1)
+        options.store = dist.PrefixStore(f"lanesum/{turn}/", options.store)
         self._delegates = Delegates(options, nccl_options)
         self._lanes: Lanes | None = None
         self._route: Route | None = None
         self._ran: Counter[tuple[str, str]] = Counter()
         self._coalesced: list[Any] | None = None
+        self._places: list[Any] = []
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._adopt("cpu")
         fastest = policy() == "fastest"
@@ -149,7 +153,10 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     @property
     def _device_types(self) -> list[Any]:
-        return [torch.device(each) for each in (("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))]
+        if not self._places:
+            # Not before it is asked: a process without GPUs in mind need not wake their driver.
+            self._places = [torch.device(each) for each in (("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))]
+        return list(self._places)
 
     def _get_backend(self, device: Any) -> Any:
         kind = torch.device(device).type
@@ -243,7 +250,8 @@ _complete()
 
 def create(options: Any, backend_options: Any) -> LanesumGroup:
     """What torch calls for each group, on each of its ranks."""
-    if backend_options is not None and not isinstance(backend_options, getattr(dist.ProcessGroupNCCL, "Options")):
+    known = (dist.ProcessGroupNCCL.Options,) if dist.is_nccl_available() else ()
+    if backend_options is not None and not isinstance(backend_options, known):
         raise TensorError(
             f"the backend lanesum takes no pg_options of type {type(backend_options).__name__}",
             "give none, or ProcessGroupNCCL.Options for what NCCL runs",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from concurrent import futures
 from datetime import timedelta
 from typing import Any
 
-from lanesum import ClosedError, Communicator, Issued, PoisonedError, RendezvousError, _groups
+from lanesum import ClosedError, Communicator, ForkedError, Issued, PoisonedError, RendezvousError, _groups
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -46,6 +47,7 @@ class Lanes:
         self._thread: futures.ThreadPoolExecutor | None = None
         self._last: futures.Future[None] | None = None
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def made(self) -> dict[str, Communicator]:
@@ -54,6 +56,7 @@ class Lanes:
 
     def of(self, device: Any) -> Communicator:
         """The communicator for tensors on this device, of torch."""
+        self._refuse_children()
         with self._lock:
             if self._closed:
                 raise ClosedError(
@@ -62,6 +65,15 @@ class Lanes:
             if device.type not in self._communicators:
                 self._communicators[device.type] = self._joined(device)
             return self._communicators[device.type]
+
+    def _refuse_children(self) -> None:
+        # A forked child has neither the thread nor, perhaps, the lock.
+        if os.getpid() != self._process:
+            raise ForkedError(
+                "this process is a forked child; the process group belongs to its parent",
+                "start processes by spawn, and make a group there",
+                "forked",
+            )
 
     def _joined(self, device: Any) -> Communicator:
         name = f"{self._name}-{device.type}"
@@ -87,6 +99,7 @@ class Lanes:
 
     def on_stream(self, tensor: Any, op: Any, label: int | None) -> Issued:
         """Enqueues a sum on the current stream."""
+        self._refuse_children()
         with self._lock:
             return self.of(tensor.device).all_reduce(tensor, op, label=label)
 
@@ -96,6 +109,7 @@ class Lanes:
         def work() -> None:
             self.of(tensor.device).all_reduce(tensor, op, label=label)
 
+        self._refuse_children()
         with self._lock:
             if asynchronous or (self._last is not None and not self._last.done()):
                 self._last = self._behind(work)
@@ -120,7 +134,9 @@ class Lanes:
                 communicator.deadline = self._deadline
 
     def close(self) -> None:
-        """Leaves, behind all that was called. Doing so again has no effect."""
+        """Leaves, behind all that was called. Doing so again has no effect, nor has it in a forked child."""
+        if os.getpid() != self._process:
+            return
         if self._thread is not None:
             self._thread.shutdown()
         with self._lock:

@@ -55,7 +55,8 @@ class Route:
 
 def memory(tensor: Any) -> Any:
     """The tensor as lanesum takes it: its elements in the order in which they lie in memory, without what autograd knows of it."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.is_contiguous():
         return tensor
     # As NCCL has it: dense in another order of dimensions is fine, with gaps is not.

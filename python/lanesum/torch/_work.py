@@ -28,17 +28,13 @@ class HostWork(dist.Work):  # type: ignore[misc]
     def wait(self, timeout: timedelta = _FOREVER) -> bool:
         if self._pending is not None:
             seconds = timeout.total_seconds()
-            try:
-                self._pending.result(seconds if seconds > 0 else None)
-            except futures.TimeoutError as error:
-                # Since Python 3.11 it is TimeoutError, and LateError one of them: the call's own passes through.
-                if self._pending.done():
-                    raise
+            if not futures.wait([self._pending], seconds if seconds > 0 else None).done:
                 raise LateError(
                     f"the call has not completed in the {seconds} s that wait() was given",
                     "wait again, or without a timeout",
                     "late",
-                ) from error
+                )
+            self._pending.result()
         return True
 
     def is_completed(self) -> bool:
@@ -57,20 +53,10 @@ class HostWork(dist.Work):  # type: ignore[misc]
         return self._tensors
 
     def get_future(self) -> Any:
-        future, tensors = torch.futures.Future(), self._tensors
-        pending = self._pending
-        if pending is None:
-            future.set_result(tensors)
-            return future
-
-        def outcome(_: Any) -> list[Any]:
-            pending.result()
-            return tensors
-
-        # An exception that a callback raises is one for torch's C++ too, which `set_exception` is not.
-        outcomes = future.then(outcome)
-        pending.add_done_callback(lambda _: future.set_result(None))
-        return outcomes
+        # What is done behind a future may call again: in the group's thread it would wait for itself, and beside it the ranks'
+        # calls would come in any order.
+        self.wait()
+        return _completed(self._tensors)
 
 
 class StreamWork(dist.Work):  # type: ignore[misc]
@@ -113,10 +99,7 @@ class StreamWork(dist.Work):  # type: ignore[misc]
 
     def get_future(self) -> Any:
         self.wait()
-        # It records the current stream, and lets the streams of those who wait for it follow.
-        future = torch.futures.Future(devices=[self._tensor.device])
-        future.set_result([self._tensor])
-        return future
+        return _completed([self._tensor])
 
 
 class AllWork(dist.Work):  # type: ignore[misc]
@@ -146,12 +129,13 @@ class AllWork(dist.Work):  # type: ignore[misc]
         return self._tensors
 
     def get_future(self) -> Any:
-        tensors = self._tensors
-        collected = torch.futures.collect_all([work.get_future() for work in self._works])
+        self.wait()
+        return _completed(self._tensors)
 
-        def outcome(all_of_them: Any) -> list[Any]:
-            for one in all_of_them.wait():
-                one.wait()
-            return tensors
 
-        return collected.then(outcome)
+def _completed(tensors: list[Any]) -> Any:
+    """A future that is done. On GPUs it records the current streams, and those of who waits for it follow."""
+    devices = sorted({tensor.device for tensor in tensors if tensor.device.type == "cuda"}, key=str)
+    future = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+    future.set_result(tensors)
+    return future
