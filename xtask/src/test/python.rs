@@ -1,6 +1,7 @@
 //! The Python package as users get it: built by pip, installed into an environment of its own, typed, and tested there.
 //!
-//! It is built with cargo's `dev` profile, whose artefacts the other steps share.
+//! It is built with cargo's `dev` profile, whose artefacts the other steps share. torch is there for the tests of what is made for it; that
+//! the package needs none is what the wheels are tried for, where nothing else is installed.
 
 use std::time::Duration;
 
@@ -19,7 +20,14 @@ pub fn run(workspace: &Workspace, journal: &mut Journal) -> Result<Tally, XtaskE
     if let Some(mut command) = environment.make() {
         journal.run_silently(&mut command, DEADLINE)?;
     }
-    let tools = ["install", "--quiet", "--requirement", "python/tests/requirements.txt"];
+    let tools = [
+        "install",
+        "--quiet",
+        "--requirement",
+        "python/tests/requirements.txt",
+        "--requirement",
+        "python/tests/requirements-torch.txt",
+    ];
     journal.run_silently(&mut environment.pip(&tools), DEADLINE)?;
     // Without build isolation, which would fetch maturin anew each time.
     let package = [

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
@@ -68,10 +69,36 @@ fn pkg_config(linkage: Linkage) -> Vec<String> {
         Linkage::Shared => "lanesum",
         Linkage::Static => "lanesum-static",
     };
-    let mut command = Command::new("pkg-config");
-    command.args(["--cflags", "--libs", module]);
-    command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
-    well(&mut command).split_whitespace().map(str::to_owned).collect()
+    let folder = prefix().join("lib/pkgconfig");
+    let there = Command::new("pkg-config").arg("--version").output().is_ok();
+    let options = match there {
+        true => well(
+            Command::new("pkg-config")
+                .args(["--cflags", "--libs", module])
+                .env("PKG_CONFIG_PATH", &folder),
+        ),
+        false => by_hand(&folder, module),
+    };
+    options.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What pkg-config would say of a module that needs no other, on a machine that has none.
+fn by_hand(folder: &Path, module: &str) -> String {
+    let text = fs::read_to_string(folder.join(format!("{module}.pc"))).unwrap();
+    let mut variables = vec![("pcfiledir", folder.to_str().unwrap().to_owned())];
+    let expanded = |value: &str, variables: &[(&str, String)]| {
+        let with = |text: String, (name, value): &(&str, String)| text.replace(&format!("${{{name}}}"), value);
+        variables.iter().rev().fold(value.to_owned(), with)
+    };
+    let mut options = String::new();
+    for line in text.lines() {
+        if let Some((name, value)) = line.split_once('=').filter(|(name, _)| !name.contains([':', ' '])) {
+            variables.push((name, expanded(value, &variables)));
+        } else if let Some(value) = line.strip_prefix("Cflags:").or_else(|| line.strip_prefix("Libs:")) {
+            options.push_str(&expanded(value, &variables));
+        }
+    }
+    options
 }
 
 /// A compiled program, in a folder that goes with it.
