@@ -363,8 +363,9 @@ impl Communicator {
     /// Changes the deadline of this rank's calls to come, and of those that are on a stream or in a graph.
     ///
     /// # Errors
-    /// [`Refused::Deadline`] if it is outside 1 ms to 24 days.
+    /// [`Refused::Deadline`] if it is outside 1 ms to 24 days, [`Refused::Forked`] in a forked child.
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
+        self.own_process()?;
         let deadline = checked_deadline(deadline)?;
         self.engine.set_deadline(deadline);
         if let Some(cuda) = &self.cuda {

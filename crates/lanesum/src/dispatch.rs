@@ -1,6 +1,8 @@
 //! The one dispatch: a decision and the memory of a call come together here, and nowhere else.
 #![expect(unsafe_code, reason = "hands the caller's pointers to the engines")]
 
+use std::sync::Arc;
+
 use lanesum_cuda::{Admission, DeviceOperands, Queued, Spoilt, Unqueued};
 use lanesum_plan::{Algorithm, Announced, CallIdentity, Fault, Refusal, Request};
 
@@ -99,7 +101,11 @@ impl Communicator {
             Ok(Queued::Enqueued(pending)) => {
                 let named = self.named(decided, request.bytes());
                 self.ledger.note(named.algorithm, named.bytes);
-                Ok(Issued::Enqueued(Receipt::pending(named, pending)))
+                Ok(Issued::Enqueued(Receipt::pending(
+                    named,
+                    pending,
+                    Arc::clone(&self.guard),
+                )))
             }
             Ok(Queued::Captured { capture, position }) => Ok(Issued::Captured(Captured::of(
                 decided,

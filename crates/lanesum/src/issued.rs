@@ -1,10 +1,13 @@
 //! What a call returns: proof that a named reduction was issued.
 
+use std::sync::Arc;
+
 use lanesum_cuda::{Pending, Unfinished};
 use lanesum_host::Closed;
 use lanesum_plan::{Algorithm, AlgorithmName, Bytes, Engine, Path};
+use lanesum_segment::ForkGuard;
 
-use crate::error::Error;
+use crate::error::{Error, Refused};
 
 /// A reduction that was issued. There is no other way to succeed, and it can't be overlooked:
 ///
@@ -80,7 +83,15 @@ enum Stage {
     /// It is complete; the epoch of its last exchange.
     Closed(u64),
     /// It is on a stream. On the heap, so that receipts of the host's calls stay a few words.
-    Enqueued(Box<Pending>),
+    Enqueued(Box<(Pending, Arc<ForkGuard>)>),
+}
+
+/// The call, for the process that made it: a forked child would ask its parent's GPU.
+fn own((pending, guard): &(Pending, Arc<ForkGuard>)) -> Result<&Pending, Error> {
+    match guard.is_forked() {
+        true => Err(Refused::Forked.into()),
+        false => Ok(pending),
+    }
 }
 
 /// Proof that a call has completed on this rank: its output holds the result.
@@ -107,8 +118,8 @@ impl Receipt {
 
     /// The receipt of a call that the driver has accepted.
     #[inline]
-    pub(crate) fn pending(named: Named, pending: Pending) -> Self {
-        Self::at(named, Stage::Enqueued(Box::new(pending)))
+    pub(crate) fn pending(named: Named, pending: Pending, guard: Arc<ForkGuard>) -> Self {
+        Self::at(named, Stage::Enqueued(Box::new((pending, guard))))
     }
 
     #[inline]
@@ -135,11 +146,11 @@ impl Receipt {
     /// # Errors
     /// [`Error::Fault`] if it, or a call before it, has failed; its output holds NaN. [`Error::Cuda`] if it has not ended, and
     /// no eager call of the communicator has for two seconds more than the deadline, because other work holds the stream up: nothing is
-    /// known of the call then.
+    /// known of the call then. [`Refused::Forked`] in a forked child, for a call on a stream.
     pub fn wait(&self) -> Result<Completed, Error> {
         match &self.stage {
             Stage::Closed(_) => Ok(Completed(())),
-            Stage::Enqueued(pending) => match pending.wait() {
+            Stage::Enqueued(enqueued) => match own(enqueued)?.wait() {
                 Ok(_) => Ok(Completed(())),
                 Err(Unfinished::Failed(fault)) => Err(fault.into()),
                 Err(Unfinished::Late(error)) => Err(error.into()),
@@ -154,7 +165,7 @@ impl Receipt {
     pub fn poll(&self) -> Result<Option<Completed>, Error> {
         match &self.stage {
             Stage::Closed(_) => Ok(Some(Completed(()))),
-            Stage::Enqueued(pending) => Ok(pending.poll()?.map(|_| Completed(()))),
+            Stage::Enqueued(enqueued) => Ok(own(enqueued)?.poll()?.map(|_| Completed(()))),
         }
     }
 

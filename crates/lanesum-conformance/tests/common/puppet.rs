@@ -347,6 +347,7 @@ fn fork_and_try(slot: &mut Option<Communicator>, stay: bool) -> Did {
             refused(communicator.barrier().err()),
             refused(communicator.allocate_shared::<f32>(1).err()),
             refused(communicator.split(Some(0), 0).err()),
+            refused(communicator.set_deadline(Duration::from_secs(1)).err()),
             shared.is_empty(),
             on_device.as_mut().is_none_or(|(buffer, stream)| {
                 refused(communicator.all_reduce(AllReduce::device(buffer, stream)).err())
