@@ -169,8 +169,9 @@ class Communicator:
 
         Raises:
             RefusedError (TensorError, TensorTypeError, DeviceError, ClosedError, BusyError, ForkedError): nothing happened.
-            FaultError (RankLostError, LateError, MismatchError): the output holds NaN, the communicator is spent.
-            PoisonedError: an earlier call failed; the output holds NaN.
+            FaultError (RankLostError, LateError, MismatchError): this call failed, or one before of which nothing was told; the output
+                holds NaN, the communicator is spent.
+            PoisonedError: an earlier call failed, as was told; the output holds NaN.
         """
     def barrier(self) -> Issued:
         """Returns when every rank has called it. Raises as `all_reduce`."""
@@ -180,12 +181,17 @@ class Communicator:
     def channel(self) -> Communicator:
         """A second communicator of the same ranks, to overlap with this one. All ranks call it."""
     def check(self) -> None:
-        """Raises what calls on a stream, or launches of a graph, have met meanwhile; never waits."""
+        """Raises what calls on a stream, or launches of a graph, have met meanwhile; never waits.
+
+        Raises:
+            FaultError: what was met, if nothing has told of it.
+            PoisonedError: the same, if something has.
+        """
     def close(self) -> None:
         """Leaves the communicator. Doing so again has no effect.
 
         Raises:
-            PoisonedError: a call has failed before; the communicator is gone in any case.
+            FaultError, PoisonedError: a call has failed before, as `check` says; the communicator is gone in any case.
         """
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -1,7 +1,6 @@
 //! One rank's communicator.
 #![expect(unsafe_code, reason = "hands the addresses of Python's tensors to the library")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use lanesum::{Builder, Error, Label, Operation, Rank, Refused, Request};
@@ -10,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::call::Addresses;
-use crate::error::exception;
+use crate::error::{Told, exception};
 use crate::issued::{Issued, with_signals};
 use crate::options;
 use crate::refusal::Refusal;
@@ -30,7 +29,7 @@ pub struct Communicator {
     /// The process that joined.
     process: u32,
     /// Whether the caller has got an exception that says that the communicator is spent.
-    told: AtomicBool,
+    told: Told,
 }
 
 /// Why a call did not succeed.
@@ -53,7 +52,7 @@ impl Communicator {
             device: communicator.device().map(lanesum::cuda::Device::ordinal),
             inner: Mutex::new(Some(communicator)),
             process: std::process::id(),
-            told: AtomicBool::new(false),
+            told: Told::default(),
         }
     }
 
@@ -61,7 +60,9 @@ impl Communicator {
         // Whoever interrupts this drops the token, and the ranks hear of it.
         let token = Arc::new(());
         let builder = builder.wanted_by(&token);
-        with_signals(py, "lanesum-join", move || builder.join(), Some(token)).map(Self::of)
+        with_signals(py, "lanesum-join", move || builder.join(), Some(token))?
+            .map(Self::of)
+            .map_err(|error| exception(py, &error))
     }
 
     /// Does something with the communicator, without the GIL.
@@ -108,13 +109,7 @@ impl Communicator {
     fn raised(&self, py: Python<'_>, failure: Failure) -> PyErr {
         match failure {
             Failure::Refused(refusal) => refusal.into(),
-            Failure::Library(error) => {
-                if matches!(error, Error::Fault(_) | Error::Poisoned { .. }) {
-                    // Read by this thread's own `__exit__`, or after a hand-over that orders it.
-                    self.told.store(true, Ordering::Relaxed);
-                }
-                exception(py, &error)
-            }
+            Failure::Library(error) => self.told.exception(py, error),
         }
     }
 }
@@ -206,13 +201,13 @@ impl Communicator {
         // In place, the output is the input.
         let kept = capsules.chain(out.map(|_| tensor.clone())).map(Bound::unbind).collect();
         let target = out.unwrap_or(tensor).clone().unbind();
-        Ok(Issued::of(issued, Some(target), kept))
+        Ok(Issued::of(issued, Some(target), kept, self.told.clone()))
     }
 
     /// Returns when every rank has called it.
     fn barrier(&self, py: Python<'_>) -> PyResult<Issued> {
         let issued = self.with(py, lanesum::Communicator::barrier)?;
-        Ok(Issued::of(issued, None, Vec::new()))
+        Ok(Issued::of(issued, None, Vec::new(), self.told.clone()))
     }
 
     /// Makes a communicator of each group of ranks that give the same colour.
@@ -255,7 +250,7 @@ impl Communicator {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let told = self.told.load(Ordering::Relaxed);
+        let told = self.told.already();
         match self.leave(py) {
             Err(_) if told || !kind.is_none() => Ok(()),
             outcome => outcome,

@@ -3,6 +3,9 @@
 //! The library's enums are open to other crates, so each match needs a `_` arm. Clippy's `wildcard_enum_match_arm`, which the workspace
 //! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lanesum::{EnvironmentError, Error, Fault, FaultKind, Rank, Refused};
 use pyo3::exceptions::{PyAttributeError, PyImportError, PyRuntimeError};
 use pyo3::intern;
@@ -17,6 +20,29 @@ struct Name {
 
 const fn name(class: &'static str, kind: &'static str) -> Name {
     Name { class, kind }
+}
+
+/// Whether the caller of a communicator has got an exception that says that it is spent. What a call on a stream meets is often told
+/// by a later call: the first to tell raises the fault itself, the others that there was one.
+#[derive(Debug, Clone, Default)]
+pub struct Told(Arc<AtomicBool>);
+
+impl Told {
+    /// Whether it is so.
+    pub fn already(&self) -> bool {
+        // Pairs with nothing: who has the exception is told by it, and other threads come by a hand-over of their own.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The exception for an error of this communicator's.
+    pub fn exception(&self, py: Python<'_>, error: Error) -> PyErr {
+        let spent = matches!(error, Error::Fault(_) | Error::Poisoned { .. });
+        let before = spent && self.0.swap(true, Ordering::Relaxed);
+        if let (Error::Poisoned { first }, false) = (&error, before) {
+            return exception(py, &Error::Fault(first.clone()));
+        }
+        exception(py, &error)
+    }
 }
 
 /// The exception for an error of the library.

@@ -9,7 +9,7 @@ use lanesum::{Error, Receipt};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::error::exception;
+use crate::error::Told;
 use crate::refusal::Refusal;
 
 /// How often a long wait looks for Ctrl-C.
@@ -42,6 +42,8 @@ pub struct Issued {
     receipt: Option<Arc<Mutex<Receipt>>>,
     /// What has to live as long as this does. Locked for moments only.
     held: Mutex<Held>,
+    /// Whether the caller knows of the communicator's fault.
+    told: Told,
 }
 
 /// Objects of Python's that a call uses.
@@ -55,7 +57,7 @@ struct Held {
 
 impl Issued {
     /// What the library returned, with the tensors of the call.
-    pub fn of(issued: lanesum::Issued, output: Option<Py<PyAny>>, kept: Vec<Py<PyAny>>) -> Self {
+    pub fn of(issued: lanesum::Issued, output: Option<Py<PyAny>>, kept: Vec<Py<PyAny>>, told: Told) -> Self {
         let (facts, receipt) = match issued {
             lanesum::Issued::Done(receipt) => (facts_of("done", &receipt), Some(receipt)),
             lanesum::Issued::Enqueued(receipt) => (facts_of("enqueued", &receipt), Some(receipt)),
@@ -78,6 +80,7 @@ impl Issued {
             facts,
             receipt: receipt.map(|receipt| Arc::new(Mutex::new(receipt))),
             held: Mutex::new(Held { output, others: kept }),
+            told,
         }
     }
 
@@ -180,25 +183,25 @@ impl Issued {
     /// Whether the call has completed; never waits.
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         let receipt = self.receipt()?;
-        py.detach(|| polled(receipt)).map_err(|error| exception(py, &error))
+        py.detach(|| polled(receipt))
+            .map_err(|error| self.told.exception(py, error))
     }
 
     /// Waits until the call has completed. Ctrl-C ends the wait and leaves the call alone.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let receipt = self.receipt()?;
-        if py.detach(|| soon(receipt)).map_err(|error| exception(py, &error))? {
+        if py
+            .detach(|| soon(receipt))
+            .map_err(|error| self.told.exception(py, error))?
+        {
             return Ok(());
         }
         let receipt = Arc::clone(receipt);
-        with_signals(
-            py,
-            "lanesum-wait",
-            move || {
-                let receipt = receipt.lock().unwrap_or_else(PoisonError::into_inner);
-                receipt.wait().map(|_completed| ())
-            },
-            None,
-        )
+        let work = move || {
+            let receipt = receipt.lock().unwrap_or_else(PoisonError::into_inner);
+            receipt.wait().map(|_completed| ())
+        };
+        with_signals(py, "lanesum-wait", work, None)?.map_err(|error| self.told.exception(py, error))
     }
 
     fn __repr__(&self) -> String {
@@ -235,14 +238,14 @@ fn soon(receipt: &Mutex<Receipt>) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Does something long in a thread of its own, so that Ctrl-C is heard meanwhile. If it comes, `token` is dropped, for work that ends
+/// Does something long in a thread of its own, so that Ctrl-C is heard meanwhile, and gives its outcome. If it comes, `token` is dropped, for work that ends
 /// by that; work that does not goes on without anybody who wants its result.
 pub fn with_signals<T: Send + 'static>(
     py: Python<'_>,
     name: &str,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     token: Option<Arc<()>>,
-) -> PyResult<T> {
+) -> PyResult<Result<T, Error>> {
     let (sender, receiver) = sync_channel(1);
     let started = thread::Builder::new()
         .name(name.to_owned())
@@ -250,7 +253,7 @@ pub fn with_signals<T: Send + 'static>(
         .spawn(move || sender.send(work()).is_ok());
     if let Err(source) = started {
         let what = "a thread to wait in";
-        return Err(exception(py, &Error::System { what, source }));
+        return Ok(Err(Error::System { what, source }));
     }
     // One channel has one reader; the mutex lets the wait be lent to code without the GIL.
     let receiver = Mutex::new(receiver);
@@ -260,7 +263,7 @@ pub fn with_signals<T: Send + 'static>(
             receiver.recv_timeout(LOOK)
         });
         match heard {
-            Ok(result) => return result.map_err(|error| exception(py, &error)),
+            Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(interrupt) = py.check_signals() {
                     if let Some(token) = token {
@@ -277,7 +280,7 @@ pub fn with_signals<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => {
                 let what = "the end of a thread";
                 let source = std::io::Error::other("it panicked");
-                return Err(exception(py, &Error::System { what, source }));
+                return Ok(Err(Error::System { what, source }));
             }
         }
     }

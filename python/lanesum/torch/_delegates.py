@@ -1,16 +1,20 @@
 """Those who run what lanesum does not: Gloo for the memory of the host, NCCL for that of GPUs.
 
 Each is a process group of torch's own. Gloo's is made with the group, as it also carries barriers and objects. NCCL's is made at the
-first collective that needs it, which all ranks call: it refuses ranks that share a GPU, and lanesum does not.
+first collective that needs it, which all ranks call. It refuses ranks that share a GPU, which lanesum does not: for those, as in tests
+on a machine with fewer GPUs than ranks, Gloo copies to the host and back.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from lanesum import DeviceError, ResourceError
+
+LOG = logging.getLogger("lanesum.torch")
 
 torch: Any = import_module("torch")
 dist: Any = import_module("torch.distributed")
@@ -29,15 +33,25 @@ class Delegates:
 
     def __init__(self, options: Any, nccl_options: Any) -> None:
         self._options, self._nccl_options = options, nccl_options
-        self._groups: dict[str, Any] = {"cpu": self._group("cpu", "GLOO", self._gloo())}
+        self._kinds = {"cpu": "GLOO"}
+        self._groups: dict[str, Any] = {"cpu": self._group("cpu", self._gloo())}
 
     def of(self, device: str) -> Any:
         """The process group for tensors of this type of device."""
         if device not in self._groups:
             if device != "cuda":
                 raise no_place(device)
-            self._groups[device] = self._group("cuda", "NCCL", self._nccl())
+            shared = self._share_gpus()
+            self._kinds[device] = "GLOO" if shared else "NCCL"
+            if shared:
+                LOG.info("group %s: ranks share a GPU, so Gloo has CUDA tensors, too", self._options.group_id)
+            self._groups[device] = self._group("cuda", self.backend("cpu") if shared else self._nccl())
         return self._groups[device]
+
+    def kind(self, device: str) -> str:
+        """torch's name for who runs it for tensors of this type of device."""
+        self.of(device)
+        return self._kinds[device]
 
     @property
     def made(self) -> dict[str, Any]:
@@ -58,8 +72,17 @@ class Delegates:
         for group in self._groups.values():
             getattr(group, how)()
 
-    def _group(self, device: str, kind: str, backend: Any) -> Any:
+    def _share_gpus(self) -> bool:
+        """Whether two ranks have one GPU. All ranks ask, and get the same answer."""
         options = self._options
+        own = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+        store = dist.PrefixStore("gpus/", options.store)
+        store.set(str(options.group_rank), str(own))
+        every = {store.get(str(rank)) for rank in range(options.group_size)}
+        return bool(len(every) < options.group_size)
+
+    def _group(self, device: str, backend: Any) -> Any:
+        options, kind = self._options, self._kinds[device]
         group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
         backend_type = getattr(dist.ProcessGroup.BackendType, kind)
         group._set_default_backend(backend_type)

@@ -58,8 +58,7 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _adopt(self, device: str) -> None:
         """Lets torch's C++ find who runs what it does not ask Python for."""
-        kind = {"cpu": "GLOO", "cuda": "NCCL"}[device]
-        backend = self._delegates.backend(device)
+        kind, backend = self._delegates.kind(device), self._delegates.backend(device)
         self._register_backend(torch.device(device), getattr(dist.ProcessGroup.BackendType, kind), backend)
 
     # Sums.
@@ -111,9 +110,10 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _delegated(self, name: str, *arguments: Any, **words: Any) -> Any:
         device = "cpu" if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
         work = getattr(self._delegate(device), name)(*arguments, **words)
-        self._ran[name, "nccl" if device == "cuda" else "gloo"] += 1
+        kind = self._delegates.kind(device)
+        self._ran[name, kind.lower()] += 1
         # NCCL coalesces by itself.
-        return work if device == "cuda" else self._noted(work)
+        return work if kind == "NCCL" else self._noted(work)
 
     def _delegate(self, device: str) -> Any:
         new = device not in self._delegates.made
@@ -122,6 +122,9 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._adopt(device)
         return delegate
 
+    def _is_nccls(self, device: Any) -> bool:
+        return bool(device.type == "cuda" and self._delegates.kind("cuda") == "NCCL")
+
     def _noted(self, work: Any) -> Any:
         if self._coalesced is not None and work is not None:
             self._coalesced.append(work)
@@ -129,12 +132,12 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _start_coalescing(self, device: Any) -> None:
         self._coalesced = []
-        if device.type == "cuda":
+        if self._is_nccls(device):
             self._delegate("cuda")._start_coalescing(device)
 
     def _end_coalescing(self, device: Any) -> Any:
         works, self._coalesced = self._coalesced or [], None
-        if device.type == "cuda":
+        if self._is_nccls(device):
             works.append(self._delegate("cuda")._end_coalescing(device))
         return AllWork([work for work in works if work is not None], [])
 
