@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lanesum
@@ -187,6 +188,52 @@ def test_the_policy_is_read(crew: Crew) -> None:
     for settings in ({"LANESUM_POLICY": "quickest"}, {"LANESUM": "perhaps"}):
         with pytest.raises(lanesum.EnvironmentVariableError, match=next(iter(settings.values()))):
             crew.do(environment, "lanesum", settings)
+
+
+class Borders:
+    """Lanes that hand messages over from 1000 bytes on, for what is asked of them."""
+
+    def __init__(self, border: int | None, served: bool = True) -> None:
+        self.border, self.served, self.asked = border, served, list[Any]()
+
+    def of(self, device: Any) -> Borders:
+        return self
+
+    def serves(self, device: Any) -> bool:
+        return self.served
+
+    def delegate_from(self, dtype: str, op: str) -> int | None:
+        self.asked.append((dtype, op))
+        return self.border
+
+
+class OnGpu(SimpleNamespace):
+    """What is asked of a tensor in a GPU's memory."""
+
+    def __init__(self, size: int, dtype: Any = torch.bfloat16) -> None:
+        device, layout = SimpleNamespace(type="cuda", index=0), torch.strided
+        super().__init__(dtype=dtype, device=device, layout=layout, numel=lambda: size, element_size=lambda: dtype.itemsize)
+
+
+def test_lengths_are_handed_over_as_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lanesum.torch import _route
+
+    monkeypatch.setattr(_route, "_KINDS", (OnGpu,))
+    sums = dist.ReduceOp.SUM
+    for fastest, border, served, small, large in (
+        (False, 1000, True, "sum", "sum"),
+        (True, 1000, True, "sum", None),
+        (True, None, True, "sum", "sum"),
+        (True, 1000, False, None, None),
+    ):
+        lanes: Any = Borders(border, served)
+        route = _route.Route(lanes, fastest)
+        for _ in range(2):
+            assert route.operation(OnGpu(499), sums) == small and route.operation(OnGpu(500), sums) == large
+        # It takes a millisecond: asked once.
+        assert lanes.asked == ([("bfloat16", "sum")] if fastest and served else [])
+        assert route.operation(OnGpu(1, torch.float64), sums) is None
+        assert route.operation(OnGpu(1), dist.ReduceOp.AVG) is None
 
 
 def one_rank(rank: int, world: int, port: str) -> None:

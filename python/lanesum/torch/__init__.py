@@ -15,7 +15,8 @@ from importlib.util import find_spec
 
 if find_spec("torch") is None:
     raise ImportError("lanesum.torch needs torch; hint: pip install torch, or use lanesum.Communicator without it")
-import_module("torch.distributed")
+if not import_module("torch.distributed").is_available():
+    raise ImportError("this torch is built without torch.distributed; hint: install one with it")
 
 from lanesum._torch_entry import register  # noqa: E402
 from lanesum.torch._group import communicators, counters  # noqa: E402

@@ -12,7 +12,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from lanesum import DeviceError
+from lanesum import DeviceError, ResourceError
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -91,6 +91,10 @@ class Delegates:
         return group
 
     def _gloo(self) -> Any:
+        if not dist.is_gloo_available():
+            raise ResourceError(
+                "a group of the backend lanesum needs Gloo, and this torch has none", "install a torch with Gloo", "no_gloo"
+            )
         options = self._options
         store = dist.PrefixStore("gloo/", options.store)
         return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
@@ -124,4 +128,7 @@ class Face:
         self.supports_coalescing = device == "cuda"
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_delegates":
+            # Asked of a copy that has nothing yet.
+            raise AttributeError(name)
         return getattr(self._delegates.backend(self._device), name)

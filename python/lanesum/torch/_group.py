@@ -41,7 +41,10 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._lanes: Lanes | None = None
         self._route: Route | None = None
         self._ran: Counter[tuple[str, str]] = Counter()
+        # What was called since torch began to coalesce, on which device, and NCCL's group if it has a part in it.
         self._coalesced: list[Any] | None = None
+        self._coalescing: Any = None
+        self._nccls: Any = None
         self._places: list[Any] = []
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._adopt("cpu")
@@ -109,8 +112,12 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _delegated(self, name: str, *arguments: Any, **words: Any) -> Any:
         device = "cpu" if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
-        work = getattr(self._delegate(device), name)(*arguments, **words)
-        kind = self._delegates.kind(device)
+        delegate, kind = self._delegate(device), self._delegates.kind(device)
+        if kind == "NCCL" and self._coalescing is not None and self._nccls is None:
+            # Not before something is NCCL's: to make it, all ranks must come.
+            self._nccls = delegate
+            delegate._start_coalescing(self._coalescing)
+        work = getattr(delegate, name)(*arguments, **words)
         self._ran[name, kind.lower()] += 1
         # NCCL coalesces by itself.
         return work if kind == "NCCL" else self._noted(work)
@@ -122,23 +129,19 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._adopt(device)
         return delegate
 
-    def _is_nccls(self, device: Any) -> bool:
-        return bool(device.type == "cuda" and self._delegates.kind("cuda") == "NCCL")
-
     def _noted(self, work: Any) -> Any:
         if self._coalesced is not None and work is not None:
             self._coalesced.append(work)
         return work
 
     def _start_coalescing(self, device: Any) -> None:
-        self._coalesced = []
-        if self._is_nccls(device):
-            self._delegate("cuda")._start_coalescing(device)
+        self._coalesced, self._coalescing, self._nccls = [], device, None
 
     def _end_coalescing(self, device: Any) -> Any:
-        works, self._coalesced = self._coalesced or [], None
-        if self._is_nccls(device):
-            works.append(self._delegate("cuda")._end_coalescing(device))
+        works, nccls = self._coalesced or [], self._nccls
+        self._coalesced = self._coalescing = self._nccls = None
+        if nccls is not None:
+            works.append(nccls._end_coalescing(device))
         return AllWork([work for work in works if work is not None], [])
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
