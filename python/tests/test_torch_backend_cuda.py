@@ -305,20 +305,58 @@ def test_the_fastest_runs_if_asked(crew: Crew) -> None:
         assert counted["allreduce"].get("nccl", 0) == handed and counted["allreduce"].get("lanesum", 0) == 2 - handed
 
 
-def language_model(rank: int, world: int, port: str, backend: str, folder: str, dtype: str) -> tuple[Any, Any]:
+def others(rank: int, world: int, port: str) -> Any:
+    device = take_device(rank)
+    with grouped(rank, world, port):
+        own = torch.arange(3, device=device) + 10 * rank
+        every = [torch.arange(3, device=device) + 10 * peer for peer in range(world)]
+        gathered = [torch.empty_like(own) for _ in range(world)]
+        dist.all_gather(gathered, own)
+        assert all(map(torch.equal, gathered, every))
+        # In place: the input lies in the output, and the output in the input.
+        whole = torch.zeros(3 * world, dtype=torch.int64, device=device)
+        whole[3 * rank : 3 * rank + 3] = own
+        dist.all_gather_into_tensor(whole, whole[3 * rank : 3 * rank + 3])
+        assert torch.equal(whole, torch.cat(every))
+        parts = torch.arange(2 * world, device=device) * (rank + 1)
+        dist.reduce_scatter_tensor(parts[2 * rank : 2 * rank + 2], parts)
+        assert parts[2 * rank : 2 * rank + 2].tolist() == [3 * (2 * rank), 3 * (2 * rank + 1)]
+        word = torch.full((2,), rank, device=device)
+        dist.broadcast(word, 1)
+        assert word.tolist() == [1, 1]
+        dist.all_reduce(own)
+        assert torch.equal(own, sum(every))
+        if rank == 0:
+            dist.send(word + 6, 1)
+        else:
+            dist.recv(word, 0)
+            assert word.tolist() == [7, 7]
+        return lanesum.torch.counters()
+
+
+def test_the_rest_is_gloos_where_ranks_share_a_gpu(crew: Crew) -> None:
+    if torch.cuda.device_count() > 1:
+        pytest.skip("every rank has a GPU of its own")
+    for counted in crew.do(others):
+        assert counted["allreduce"] == {"gloo": 1} and counted["broadcast"] == {"gloo": 1}
+        assert all(by.keys() == {"gloo"} for by in counted.values())
+
+
+def language_model(rank: int, world: int, port: str, switch: str, folder: str, dtype: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM
 
     device = take_device(rank)
     # As torchrun sets them; the local rank is the number of a GPU to transformers.
     settings = {"RANK": str(rank), "LOCAL_RANK": str(device.index), "WORLD_SIZE": str(world), "HF_HUB_OFFLINE": "1"}
+    settings["LANESUM"] = switch
     os.environ.update(settings)
     try:
-        with grouped(rank, world, port, backend):
+        with grouped(rank, world, port):
             network = AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", dtype=getattr(torch, dtype))
             prompt = torch.arange(2, 12, device=device).unsqueeze(0)
             tokens = network.generate(prompt, max_new_tokens=24, do_sample=False)
             assert tokens.is_cuda
-            return tokens[0].tolist(), lanesum.torch.counters() if backend == "lanesum" else None
+            return tokens[0].tolist(), lanesum.torch.counters()["allreduce"]
     finally:
         for name in settings:
             os.environ.pop(name)
@@ -340,12 +378,13 @@ def test_a_language_model_says_the_same(tmp_path: Path, world: int, dtype: str) 
     )
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
     with Crew(world) as members:
-        ours = members.do(language_model, "lanesum", str(tmp_path), dtype)
-        gloos = members.do(language_model, "gloo", str(tmp_path), dtype)
-    assert all(tokens == gloos[0][0] for tokens, _ in ours + gloos) and len(set(gloos[0][0])) > 12
+        ours = members.do(language_model, "1", str(tmp_path), dtype)
+        # Gloo's sums, or NCCL's where ranks have GPUs of their own.
+        others = members.do(language_model, "0", str(tmp_path), dtype)
+    assert all(tokens == others[0][0] for tokens, _ in ours + others) and len(set(others[0][0])) > 12
     # Two sums a layer at least, for each token.
-    assert all(counted["allreduce"].keys() == {"lanesum"} for _, counted in ours)
-    assert all(counted["allreduce"]["lanesum"] >= 24 * 8 for _, counted in ours)
+    assert all(counted.keys() == {"lanesum"} and counted["lanesum"] >= 24 * 8 for _, counted in ours)
+    assert all("lanesum" not in counted for _, counted in others)
 
 
 def killed(rank: int, world: int, name: str, port: str) -> Any:

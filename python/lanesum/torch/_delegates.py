@@ -7,12 +7,15 @@ on a machine with fewer GPUs than ranks, Gloo copies to the host and back.
 
 from __future__ import annotations
 
+import functools
 import logging
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from lanesum import DeviceError, ResourceError
+from lanesum.torch._table import COLLECTIVES
+from lanesum.torch._work import HostWork
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -45,7 +48,7 @@ class Delegates:
             self._kinds[device] = "GLOO" if shared else "NCCL"
             if shared:
                 LOG.info("group %s: ranks share a GPU, so Gloo has CUDA tensors, too", self._options.group_id)
-            self._groups[device] = self._group("cuda", self.backend("cpu") if shared else self._nccl())
+            self._groups[device] = Staged(self.of("cpu")) if shared else self._group("cuda", self._nccl())
         return self._groups[device]
 
     def kind(self, device: str) -> str:
@@ -59,8 +62,9 @@ class Delegates:
         return dict(self._groups)
 
     def backend(self, device: str) -> Any:
-        """torch's backend for tensors of this type of device."""
-        return self.of(device)._get_backend(torch.device(device))
+        """torch's backend for tensors of this type of device; where ranks share a GPU, that of the host."""
+        place = "cuda" if self.kind(device) == "NCCL" else "cpu"
+        return self.of(device)._get_backend(torch.device(place))
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._options.timeout = timeout
@@ -70,7 +74,9 @@ class Delegates:
     def end(self, how: str) -> None:
         """`shutdown` or `abort`."""
         for group in self._groups.values():
-            getattr(group, how)()
+            # Behind that of GPUs may be that of the host.
+            if not isinstance(group, Staged):
+                getattr(group, how)()
 
     def _share_gpus(self) -> bool:
         """Whether two ranks have one GPU. All ranks ask, and get the same answer."""
@@ -113,6 +119,36 @@ class Delegates:
         theirs.group_name = options.group_id
         store = dist.PrefixStore("nccl/", options.store)
         return dist.ProcessGroupNCCL(store, options.group_rank, options.group_size, theirs)
+
+
+class Staged:
+    """Gloo for tensors of GPUs, by copies in the memory of the host: a collective is done when it returns.
+
+    Of tensors of GPUs themselves Gloo takes some in some collectives, and crashes on others.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._group, name)
+        return functools.partial(_on_host, method) if name in COLLECTIVES else method
+
+
+def _on_host(method: Any, *arguments: Any, **words: Any) -> HostWork:
+    copies: list[tuple[Any, Any]] = []
+
+    def on_host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+            copies.append((value, value.cpu()))
+            return copies[-1][1]
+        return [on_host(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    method(*map(on_host, arguments), **{name: on_host(value) for name, value in words.items()}).wait()
+    # Outputs come before inputs, and may lie in them: the last to be written are the outputs.
+    for tensor, copy in reversed(copies):
+        tensor.copy_(copy)
+    return HostWork([tensor for tensor, _ in copies])
 
 
 class Face:

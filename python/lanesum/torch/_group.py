@@ -61,7 +61,11 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _adopt(self, device: str) -> None:
         """Lets torch's C++ find who runs what it does not ask Python for."""
-        kind, backend = self._delegates.kind(device), self._delegates.backend(device)
+        kind = self._delegates.kind(device)
+        if device == "cuda" and kind == "GLOO":
+            # Gloo itself can't take these tensors: what torch's C++ does not ask Python for raises.
+            return
+        backend = self._delegates.backend(device)
         self._register_backend(torch.device(device), getattr(dist.ProcessGroup.BackendType, kind), backend)
 
     # Sums.
