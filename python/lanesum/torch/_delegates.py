@@ -37,6 +37,7 @@ class Delegates:
     def __init__(self, options: Any, nccl_options: Any) -> None:
         self._options, self._nccl_options = options, nccl_options
         self._kinds = {"cpu": "GLOO"}
+        self._shown = False
         self._groups: dict[str, Any] = {"cpu": self._group("cpu", self._gloo())}
 
     def of(self, device: str) -> Any:
@@ -78,12 +79,20 @@ class Delegates:
             if not isinstance(group, Staged):
                 getattr(group, how)()
 
+    def show_gpu(self, device: Any) -> None:
+        """Tells the other ranks which GPU this one has, once it has one; `device` is that of a tensor, or None. Waits for nobody."""
+        if self._shown or not torch.cuda.is_initialized():
+            return
+        self._shown = True
+        index = torch.cuda.current_device() if device is None or device.index is None else device.index
+        store = dist.PrefixStore("gpus/", self._options.store)
+        store.set(str(self._options.group_rank), str(torch.cuda.get_device_properties(index).uuid))
+
     def _share_gpus(self) -> bool:
-        """Whether two ranks have one GPU. All ranks ask, and get the same answer."""
+        """Whether two ranks have one GPU. All ranks that ask get the same answer, also while the others do something else."""
         options = self._options
-        own = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+        self.show_gpu(None)
         store = dist.PrefixStore("gpus/", options.store)
-        store.set(str(options.group_rank), str(own))
         every = {store.get(str(rank)) for rank in range(options.group_size)}
         return bool(len(every) < options.group_size)
 

@@ -115,7 +115,10 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._delegated("barrier", options)
 
     def _delegated(self, name: str, *arguments: Any, **words: Any) -> Any:
-        device = "cpu" if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
+        place = torch.device("cpu") if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
+        device = str(place.type)
+        # Here, as not all ranks may come to the call that must know.
+        self._delegates.show_gpu(place if device == "cuda" else None)
         delegate, kind = self._delegate(device), self._delegates.kind(device)
         if kind == "NCCL" and self._coalescing is not None and self._nccls is None:
             # Not before something is NCCL's: to make it, all ranks must come.
@@ -209,10 +212,10 @@ def _options(op: Any) -> Any:
     return options
 
 
-def _device(value: Any) -> str:
-    """The type of device of the first tensor in arguments; the CPU without any."""
+def _device(value: Any) -> Any:
+    """The device of the first tensor in arguments; the CPU without any."""
     found = _first(value)
-    return "cpu" if found is None else str(found.device.type)
+    return torch.device("cpu") if found is None else found.device
 
 
 def _first(value: Any) -> Any:

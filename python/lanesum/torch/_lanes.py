@@ -93,6 +93,7 @@ class Lanes:
 
     def check(self, device: Any) -> None:
         """Raises what calls on a stream have met meanwhile."""
+        self._refuse_children()
         with self._lock:
             if not self._closed:
                 self.of(device).check()
