@@ -375,13 +375,15 @@ def test_a_language_model_says_the_same(tmp_path: Path, world: int, dtype: str) 
         num_attention_heads=8,
         num_key_value_heads=4,
         max_position_embeddings=128,
+        # With transformers' own range a model says one word again and again.
+        initializer_range=0.1,
     )
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
     with Crew(world) as members:
         ours = members.do(language_model, "1", str(tmp_path), dtype)
         # Gloo's sums, or NCCL's where ranks have GPUs of their own.
         others = members.do(language_model, "0", str(tmp_path), dtype)
-    assert all(tokens == others[0][0] for tokens, _ in ours + others) and len(set(others[0][0])) > 12
+    assert all(tokens == others[0][0] for tokens, _ in ours + others) and len(set(others[0][0])) > 20
     # Two sums a layer at least, for each token.
     assert all(counted.keys() == {"lanesum"} and counted["lanesum"] >= 24 * 8 for _, counted in ours)
     assert all("lanesum" not in counted for _, counted in others)
