@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use lanesum::{Fault, FaultKind, PlanError, Rank, Refused};
+use lanesum::{EnvironmentError, Fault, FaultKind, PlanError, Rank, Refused};
 
 use crate::refusal::Refusal;
 use crate::status::Status;
@@ -79,6 +79,7 @@ pub fn number(rank: Rank) -> u32 {
 fn of(error: &lanesum::Error) -> (Status, &'static CStr) {
     use lanesum::Error;
     match error {
+        Error::Environment(EnvironmentError::Off { .. }) => (Status::Environment, c"off"),
         Error::Environment(_) => (Status::Environment, c"environment"),
         Error::Rendezvous(_) => (Status::Rendezvous, c"rendezvous"),
         Error::Plan(_) => (Status::Plan, c"plan"),

@@ -29,6 +29,8 @@ fn the_example_runs_with_either_library() {
         let ended = run(&mut program.command());
         assert_eq!(ended.status.unwrap().code(), Some(1));
         assert!(ended.stderr.starts_with("environment: ") && ended.stderr.contains("lanesum launch"));
+        let ended = run(program.launched(2).env("LANESUM", "0"));
+        assert!(!ended.status.unwrap().success() && ended.stderr.contains("turns lanesum off (LANESUM is \"0\")"));
     }
 }
 
