@@ -1,6 +1,6 @@
 //! Why a call did not succeed, as an object that the caller owns.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::ptr;
 
 use crate::boundary::{discard, part};
@@ -12,7 +12,7 @@ use crate::status::Status;
 #[derive(Debug)]
 pub struct Error {
     status: Status,
-    kind: &'static CStr,
+    kind: CString,
     cause: CString,
     hint: Option<CString>,
     message: CString,
@@ -30,7 +30,7 @@ impl Error {
         };
         Self {
             status,
-            kind,
+            kind: c_text(kind.to_owned()),
             cause: c_text(cause),
             hint: hint.map(c_text),
             message: c_text(message),
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn lanesum_error_hint(error: *const Error) -> *const c_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lanesum_error_kind(error: *const Error) -> *const c_char {
     // SAFETY: NULL or a live error, by the head of lanesum.h.
-    unsafe { part(error) }.map_or(c"", |error| error.kind).as_ptr()
+    unsafe { part(error) }.map_or(c"", |error| &error.kind).as_ptr()
 }
 
 /// How many ranks the error names: 0 if it is about this rank alone, and of NULL. The first `capacity` of them, ascending, are written to

@@ -1,11 +1,6 @@
-//! Errors of the library as statuses, variant by variant.
-//!
-//! The library's enums are open to other crates, so each match needs a `_` arm. Clippy's `wildcard_enum_match_arm`, which the workspace
-//! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
+//! Errors of the library as statuses.
 
-use std::ffi::CStr;
-
-use lanesum::{EnvironmentError, Fault, FaultKind, PlanError, Rank, Refused};
+use lanesum::{ErrorClass, PlanError, Rank};
 
 use crate::refusal::Refusal;
 use crate::status::Status;
@@ -39,10 +34,10 @@ impl From<PlanError> for Failure {
 
 impl Failure {
     /// The status, and the word by which programs tell its cases apart.
-    pub fn name(&self) -> (Status, &'static CStr) {
+    pub fn name(&self) -> (Status, &'static str) {
         match self {
             Self::Refused(refusal) => refusal.name(),
-            Self::Library(error) => of(error),
+            Self::Library(error) => (status(error.class()), error.kind()),
         }
     }
 
@@ -76,55 +71,23 @@ pub fn number(rank: Rank) -> u32 {
     rank.index() as u32
 }
 
-fn of(error: &lanesum::Error) -> (Status, &'static CStr) {
-    use lanesum::Error;
-    match error {
-        Error::Environment(EnvironmentError::Off { .. }) => (Status::Environment, c"off"),
-        Error::Environment(_) => (Status::Environment, c"environment"),
-        Error::Rendezvous(_) => (Status::Rendezvous, c"rendezvous"),
-        Error::Plan(_) => (Status::Plan, c"plan"),
-        Error::Segment(_) => (Status::Segment, c"segment"),
-        Error::Fault(fault) => of_fault(fault),
-        Error::Poisoned { .. } => (Status::Poisoned, c"poisoned"),
-        Error::Refused(refused) => of_refused(refused),
-        Error::Cuda(_) => (Status::Cuda, c"cuda"),
-        Error::PeerDevice { .. } => (Status::PeerDevice, c"peer_device"),
-        Error::System { .. } => (Status::Resource, c"system"),
-        _ => (Status::Unknown, c"unknown"),
-    }
-}
-
-fn of_fault(fault: &Fault) -> (Status, &'static CStr) {
-    match &fault.kind {
-        FaultKind::Died { .. } => (Status::RankLost, c"died"),
-        FaultKind::Departed { .. } => (Status::RankLost, c"departed"),
-        FaultKind::Panicked { .. } => (Status::RankLost, c"panicked"),
-        FaultKind::Late { .. } => (Status::Late, c"late"),
-        FaultKind::Mismatch { .. } => (Status::Mismatch, c"mismatch"),
-        FaultKind::Corrupt { .. } => (Status::Fault, c"corrupt"),
-        FaultKind::Overlap { .. } => (Status::Fault, c"overlap"),
-        FaultKind::Device { .. } => (Status::Fault, c"device"),
-        _ => (Status::Fault, c"unknown"),
-    }
-}
-
-fn of_refused(refused: &Refused) -> (Status, &'static CStr) {
-    match refused {
-        Refused::Lengths { .. } => (Status::Buffer, c"lengths"),
-        Refused::TooMany { .. } => (Status::Buffer, c"too_many"),
-        Refused::Overlap => (Status::Buffer, c"overlap"),
-        Refused::Null { .. } => (Status::Buffer, c"null"),
-        Refused::TooLarge { .. } => (Status::Buffer, c"too_large"),
-        Refused::ForeignBuffer => (Status::Buffer, c"foreign_buffer"),
-        Refused::ForeignDevice { .. } => (Status::Device, c"foreign_device"),
-        Refused::ArenaFull(_) => (Status::Refused, c"arena_full"),
-        Refused::Forked => (Status::Forked, c"forked"),
-        Refused::Deadline { .. } => (Status::Refused, c"deadline"),
-        Refused::Decision(_) => (Status::Refused, c"decision"),
-        Refused::Capturing => (Status::Refused, c"capturing"),
-        Refused::CaptureInvalid { .. } => (Status::Refused, c"capture_invalid"),
-        Refused::Poisoned { .. } => (Status::Poisoned, c"poisoned"),
-        Refused::Isa { .. } => (Status::Refused, c"isa"),
-        _ => (Status::Refused, c"unknown"),
+const fn status(class: ErrorClass) -> Status {
+    match class {
+        ErrorClass::Environment => Status::Environment,
+        ErrorClass::Rendezvous => Status::Rendezvous,
+        ErrorClass::Plan => Status::Plan,
+        ErrorClass::Segment => Status::Segment,
+        ErrorClass::Resource => Status::Resource,
+        ErrorClass::Cuda => Status::Cuda,
+        ErrorClass::PeerDevice => Status::PeerDevice,
+        ErrorClass::Fault => Status::Fault,
+        ErrorClass::RankLost => Status::RankLost,
+        ErrorClass::Late => Status::Late,
+        ErrorClass::Mismatch => Status::Mismatch,
+        ErrorClass::Poisoned => Status::Poisoned,
+        ErrorClass::Refused => Status::Refused,
+        ErrorClass::Forked => Status::Forked,
+        ErrorClass::Buffer => Status::Buffer,
+        ErrorClass::Device => Status::Device,
     }
 }

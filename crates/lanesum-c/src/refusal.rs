@@ -1,7 +1,5 @@
 //! What can be wrong with what the caller gave, before the library is asked.
 
-use std::ffi::CStr;
-
 use thiserror::Error;
 
 use crate::status::Status;
@@ -67,22 +65,22 @@ pub enum Refusal {
 
 impl Refusal {
     /// The status, and the word by which programs tell its cases apart.
-    pub fn name(&self) -> (Status, &'static CStr) {
+    pub fn name(&self) -> (Status, &'static str) {
         match self {
-            Self::Null { .. } => (Status::Argument, c"null"),
-            Self::Misaligned { .. } => (Status::Argument, c"misaligned"),
-            Self::NotText { .. } => (Status::Argument, c"not_text"),
-            Self::Value { .. } => (Status::Argument, c"value"),
-            Self::Dtype { .. } => (Status::Dtype, c"dtype"),
-            Self::Size { .. } => (Status::Argument, c"size"),
-            Self::Later { .. } => (Status::Argument, c"later"),
-            Self::Reserved { .. } => (Status::Argument, c"reserved"),
-            Self::Abi { .. } => (Status::Abi, c"abi"),
-            Self::HostStream => (Status::Buffer, c"host_stream"),
-            Self::Closed => (Status::Closed, c"closed"),
-            Self::Busy | Self::Waiting => (Status::Busy, c"busy"),
-            Self::Captured => (Status::Refused, c"captured"),
-            Self::Panicked { .. } => (Status::Panicked, c"panicked"),
+            Self::Null { .. } => (Status::Argument, "null"),
+            Self::Misaligned { .. } => (Status::Argument, "misaligned"),
+            Self::NotText { .. } => (Status::Argument, "not_text"),
+            Self::Value { .. } => (Status::Argument, "value"),
+            Self::Dtype { .. } => (Status::Dtype, "dtype"),
+            Self::Size { .. } => (Status::Argument, "size"),
+            Self::Later { .. } => (Status::Argument, "later"),
+            Self::Reserved { .. } => (Status::Argument, "reserved"),
+            Self::Abi { .. } => (Status::Abi, "abi"),
+            Self::HostStream => (Status::Buffer, "host_stream"),
+            Self::Closed => (Status::Closed, "closed"),
+            Self::Busy | Self::Waiting => (Status::Busy, "busy"),
+            Self::Captured => (Status::Refused, "captured"),
+            Self::Panicked { .. } => (Status::Panicked, "panicked"),
         }
     }
 

@@ -1,12 +1,9 @@
-//! Errors of the library as Python's exceptions, variant by variant. The classes are those of python/lanesum/_errors.py.
-//!
-//! The library's enums are open to other crates, so each match needs a `_` arm. Clippy's `wildcard_enum_match_arm`, which the workspace
-//! denies, lets it stand only while every variant is named beside it: a new one fails the checks until it has a name here.
+//! Errors of the library as Python's exceptions. The classes are those of python/lanesum/_errors.py.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lanesum::{EnvironmentError, Error, Fault, FaultKind, Rank, Refused};
+use lanesum::{Error, ErrorClass, Rank};
 use pyo3::exceptions::{PyAttributeError, PyImportError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -48,7 +45,13 @@ impl Told {
 /// The exception for an error of the library.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let ranks: Vec<usize> = error.failed_ranks().into_iter().map(Rank::index).collect();
-    raise(py, &of(error), &error.to_string(), error.hint().as_deref(), &ranks)
+    raise(
+        py,
+        &name(class_name(error.class()), error.kind()),
+        &error.to_string(),
+        error.hint().as_deref(),
+        &ranks,
+    )
 }
 
 /// An exception of the package: what, why, and what to do.
@@ -56,55 +59,25 @@ pub fn refused(py: Python<'_>, class: &'static str, kind: &'static str, cause: &
     raise(py, &name(class, kind), cause, Some(hint), &[])
 }
 
-fn of(error: &Error) -> Name {
-    match error {
-        Error::Environment(EnvironmentError::Off { .. }) => name("EnvironmentVariableError", "off"),
-        Error::Environment(_) => name("EnvironmentVariableError", "environment"),
-        Error::Rendezvous(_) => name("RendezvousError", "rendezvous"),
-        Error::Plan(_) => name("PlanError", "plan"),
-        Error::Segment(_) => name("SegmentError", "segment"),
-        Error::Fault(fault) => of_fault(fault),
-        Error::Poisoned { .. } => name("PoisonedError", "poisoned"),
-        Error::Refused(refused) => of_refused(refused),
-        Error::Cuda(_) => name("CudaError", "cuda"),
-        Error::PeerDevice { .. } => name("PeerDeviceError", "peer_device"),
-        Error::System { .. } => name("ResourceError", "system"),
-        _ => name("Error", "unknown"),
-    }
-}
-
-fn of_fault(fault: &Fault) -> Name {
-    match &fault.kind {
-        FaultKind::Died { .. } => name("RankLostError", "died"),
-        FaultKind::Departed { .. } => name("RankLostError", "departed"),
-        FaultKind::Panicked { .. } => name("RankLostError", "panicked"),
-        FaultKind::Late { .. } => name("LateError", "late"),
-        FaultKind::Mismatch { .. } => name("MismatchError", "mismatch"),
-        FaultKind::Corrupt { .. } => name("FaultError", "corrupt"),
-        FaultKind::Overlap { .. } => name("FaultError", "overlap"),
-        FaultKind::Device { .. } => name("FaultError", "device"),
-        _ => name("FaultError", "unknown"),
-    }
-}
-
-fn of_refused(refused: &Refused) -> Name {
-    match refused {
-        Refused::Lengths { .. } => name("TensorError", "lengths"),
-        Refused::TooMany { .. } => name("TensorError", "too_many"),
-        Refused::Overlap => name("TensorError", "overlap"),
-        Refused::Null { .. } => name("TensorError", "null"),
-        Refused::TooLarge { .. } => name("TensorError", "too_large"),
-        Refused::ForeignBuffer => name("TensorError", "foreign_buffer"),
-        Refused::ForeignDevice { .. } => name("DeviceError", "foreign_device"),
-        Refused::ArenaFull(_) => name("RefusedError", "arena_full"),
-        Refused::Forked => name("ForkedError", "forked"),
-        Refused::Deadline { .. } => name("RefusedError", "deadline"),
-        Refused::Decision(_) => name("RefusedError", "decision"),
-        Refused::Capturing => name("RefusedError", "capturing"),
-        Refused::CaptureInvalid { .. } => name("RefusedError", "capture_invalid"),
-        Refused::Poisoned { .. } => name("PoisonedError", "poisoned"),
-        Refused::Isa { .. } => name("RefusedError", "isa"),
-        _ => name("RefusedError", "unknown"),
+/// The class of python/lanesum/_errors.py.
+const fn class_name(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Environment => "EnvironmentVariableError",
+        ErrorClass::Rendezvous => "RendezvousError",
+        ErrorClass::Plan => "PlanError",
+        ErrorClass::Segment => "SegmentError",
+        ErrorClass::Resource => "ResourceError",
+        ErrorClass::Cuda => "CudaError",
+        ErrorClass::PeerDevice => "PeerDeviceError",
+        ErrorClass::Fault => "FaultError",
+        ErrorClass::RankLost => "RankLostError",
+        ErrorClass::Late => "LateError",
+        ErrorClass::Mismatch => "MismatchError",
+        ErrorClass::Poisoned => "PoisonedError",
+        ErrorClass::Refused => "RefusedError",
+        ErrorClass::Forked => "ForkedError",
+        ErrorClass::Buffer => "TensorError",
+        ErrorClass::Device => "DeviceError",
     }
 }
 

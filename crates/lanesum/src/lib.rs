@@ -19,6 +19,7 @@ mod attach;
 pub mod bench;
 mod buffers;
 mod builder;
+mod class;
 mod communicator;
 mod counters;
 mod dispatch;
@@ -34,6 +35,7 @@ mod split;
 
 pub use buffers::AllReduce;
 pub use builder::Builder;
+pub use class::ErrorClass;
 pub use communicator::{Communicator, RawCall, RawMemory};
 pub use counters::Counters;
 pub use element::Element;
