@@ -19,7 +19,7 @@ class _Options(TypedDict, total=False):
     """What a rank brings to the meeting. None leaves the default."""
 
     deadline: float | None
-    """Longest wait of a call, seconds (default 30)."""
+    """Longest wait of a call, seconds (default: what LANESUM_DEADLINE_MS says, else 30)."""
     setup_deadline: float | None
     """Longest that joining may take, seconds (default: the deadline)."""
     engine: Literal["host", "cuda", "auto"] | None

@@ -169,22 +169,40 @@ def environment(rank: int, world: int, port: str, backend: str, settings: dict[s
 
 @pytest.mark.parametrize("backend", ["lanesum", "cpu:lanesum,cuda:lanesum"])
 def test_a_line_says_who_runs_what(crew: Crew, backend: str) -> None:
-    for lines, counted in crew.do(environment, backend, {}):
-        (line,) = lines
-        assert "of 2 ranks: lanesum runs all_reduce of float32" in line and "Gloo the rest" in line
-        assert counted["allreduce"] == {"lanesum": 2}
+    told = crew.do(environment, backend, {})
+    # The first rank speaks for all.
+    ((line,), others) = (lines for lines, _ in told)
+    assert "of 2 ranks: lanesum runs all_reduce of float32" in line and "Gloo the rest" in line and not others
+    assert all(counted["allreduce"] == {"lanesum": 2} for _, counted in told)
 
 
 def test_off(crew: Crew) -> None:
-    for lines, counted in crew.do(environment, "lanesum", {"LANESUM": "0"}):
-        (line,) = lines
-        assert line.endswith("lanesum nothing: the environment turns it off by LANESUM")
-        assert counted["allreduce"] == {"gloo": 2}
+    told = crew.do(environment, "lanesum", {"LANESUM": "0"})
+    assert told[0][0][0].endswith("lanesum nothing: rank 0: the environment turns it off by LANESUM")
+    assert all(counted["allreduce"] == {"gloo": 2} for _, counted in told)
+
+
+def on_one_rank(rank: int, world: int, port: str, settings: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+    return environment(rank, world, port, "lanesum", settings if rank == 1 else {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"LANESUM": "0"}, "rank 1: the environment turns it off by LANESUM"),
+        ({"LANESUM_POLICY": "fastest"}, "the ranks have different policies (LANESUM_POLICY)"),
+    ],
+)
+def test_what_one_rank_does_not_want_none_does(crew: Crew, settings: dict[str, str], why: str) -> None:
+    told = crew.do(on_one_rank, settings)
+    assert told[0][0][0].endswith(f"lanesum nothing: {why}")
+    assert all(counted["allreduce"] == {"gloo": 2} for _, counted in told)
 
 
 def test_the_policy_is_read(crew: Crew) -> None:
-    for lines, counted in crew.do(environment, "lanesum", {"LANESUM_POLICY": "fastest"}):
-        assert "predicted to be faster" in lines[0] and counted["allreduce"] == {"lanesum": 2}
+    told = crew.do(environment, "lanesum", {"LANESUM_POLICY": "fastest"})
+    assert "predicted to be faster" in told[0][0][0]
+    assert all(counted["allreduce"] == {"lanesum": 2} for _, counted in told)
     for settings in ({"LANESUM_POLICY": "quickest"}, {"LANESUM": "perhaps"}):
         with pytest.raises(lanesum.EnvironmentVariableError, match=next(iter(settings.values()))):
             crew.do(environment, "lanesum", settings)
@@ -258,9 +276,9 @@ def other_hosts(rank: int, world: int, port: str) -> tuple[list[str], dict[str, 
 
 
 def test_a_group_over_hosts_is_delegated_as_a_whole(crew: Crew) -> None:
-    for lines, counted in crew.do(other_hosts):
-        assert "lanesum nothing: ranks 1 of the group are on another host" in lines[0]
-        assert counted["allreduce"] == {"gloo": 2}
+    told = crew.do(other_hosts)
+    assert "lanesum nothing: ranks 1 of the group are on another host" in told[0][0][0]
+    assert all(counted["allreduce"] == {"gloo": 2} for _, counted in told)
 
 
 def again(rank: int, world: int, port: str) -> list[float]:

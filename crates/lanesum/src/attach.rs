@@ -179,7 +179,7 @@ impl Party<'_> {
     }
 
     fn stage(&mut self, builder: &Builder, device: &Device, fit: DeviceFit) -> Result<Result<Staged, Without>, Error> {
-        let deadline = builder.setup_deadline.unwrap_or(builder.deadline);
+        let deadline = builder.longest_setup();
         let staged = Staged::new(device, (self.rank, self.world), fit, builder.first_epoch, deadline);
         self.outcome(staged)
     }

@@ -28,7 +28,8 @@ pub struct Builder {
     pub(crate) rank: usize,
     pub(crate) world: usize,
     pub(crate) rendezvous: String,
-    pub(crate) deadline: Duration,
+    /// None: what the environment says, else [`DEADLINE`].
+    pub(crate) deadline: Option<Duration>,
     pub(crate) setup_deadline: Option<Duration>,
     pub(crate) engine: EngineChoice,
     pub(crate) device: Option<usize>,
@@ -51,7 +52,7 @@ impl Builder {
             rank,
             world,
             rendezvous: rendezvous.into(),
-            deadline: DEADLINE,
+            deadline: None,
             setup_deadline: None,
             engine: EngineChoice::Host,
             device: None,
@@ -80,9 +81,9 @@ impl Builder {
         })
     }
 
-    /// The longest that one wait of a call may last (default 30 s).
+    /// The longest that one wait of a call may last (default: what `LANESUM_DEADLINE_MS` says, else 30 s).
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.deadline = Some(deadline);
         self
     }
 
@@ -168,18 +169,33 @@ impl Builder {
         self
     }
 
+    /// The longest wait of a call.
+    pub(crate) fn longest(&self) -> Duration {
+        self.deadline.unwrap_or(DEADLINE)
+    }
+
+    /// The longest that joining may last.
+    pub(crate) fn longest_setup(&self) -> Duration {
+        self.setup_deadline.unwrap_or(self.longest())
+    }
+
     /// Meets the other ranks, agrees with them, and maps the shared memory.
     ///
     /// # Errors
     /// [`Error`] that names who is missing or differs in what, at the latest after the set-up deadline.
     pub fn join(self) -> Result<Communicator, Error> {
-        environment::on(&|name| std::env::var_os(name))?;
-        let rank = self.rank;
-        let wanted = self.wanted.clone();
+        let lookup = |name: &str| std::env::var_os(name);
+        environment::on(&lookup)?;
+        let mut builder = self;
+        if builder.deadline.is_none() {
+            builder.deadline = environment::deadline(&lookup)?;
+        }
+        let rank = builder.rank;
+        let wanted = builder.wanted.clone();
         let cancel = || match &wanted {
             Some(token) if token.strong_count() == 0 => Some(Refusal::GaveUp { rank }),
             Some(_) | None => None,
         };
-        crate::setup::join(self, &cancel)
+        crate::setup::join(builder, &cancel)
     }
 }

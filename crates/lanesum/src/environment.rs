@@ -70,7 +70,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     variable(
         "LANESUM_DEADLINE_MS",
-        "longest wait in milliseconds, for set-up and for each call (default 30000; in vLLM and SGLang for each call, default 600000); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
+        "longest wait in milliseconds, for set-up and for each call, where the program does not say another (default 30000; in vLLM and SGLang for each call, default 600000; in torch.distributed the timeout of the group counts); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
         MILLISECONDS,
     ),
     variable(

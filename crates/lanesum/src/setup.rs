@@ -37,7 +37,7 @@ pub(crate) fn join(builder: Builder, cancel: &dyn Fn() -> Option<Refusal>) -> Re
     let start = Instant::now();
     let world = WorldSize::new(builder.world)?;
     let rank = world.rank(builder.rank)?;
-    let deadline = checked_deadline(builder.deadline)?;
+    let deadline = checked_deadline(builder.longest())?;
     let tree = checked_tree(&builder, world)?;
     let isa = chosen_isa(builder.isa.as_deref())?;
     let limits = Limits {
@@ -182,7 +182,7 @@ fn invitation(builder: &Builder, tree: &ReductionTree, device: &Result<Device, W
         name: builder.rendezvous.clone(),
         rank: builder.rank,
         world: builder.world,
-        deadline: checked_deadline(builder.setup_deadline.unwrap_or(builder.deadline))?,
+        deadline: checked_deadline(builder.longest_setup())?,
         terms: vec![
             term("layout version", LAYOUT_VERSION.to_string()),
             term("inbox version", lanesum_cuda::INBOX_VERSION.to_string()),

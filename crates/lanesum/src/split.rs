@@ -50,7 +50,7 @@ impl Communicator {
         recipe.rendezvous = format!("{:016x}-{ordinal}-{own}", self.identity.token);
         recipe.rank = rank;
         recipe.world = group.len();
-        recipe.deadline = self.deadline();
+        recipe.deadline = Some(self.deadline());
         setup::join(recipe, &lost).map(Some)
     }
 

@@ -47,8 +47,8 @@ class Delegates:
                 raise no_place(device)
             shared = self._share_gpus()
             self._kinds[device] = "GLOO" if shared else "NCCL"
-            if shared:
-                LOG.info("group %s: ranks share a GPU, so Gloo has CUDA tensors, too", self._options.group_id)
+            if shared and self._options.group_rank == 0:
+                LOG.warning("group %s: ranks share a GPU, so Gloo has CUDA tensors, too", self._options.group_id)
             self._groups[device] = Staged(self.of("cpu")) if shared else self._group("cuda", self._nccl())
         return self._groups[device]
 

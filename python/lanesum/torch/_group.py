@@ -14,9 +14,9 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from lanesum import Communicator, RefusedError, TensorError, enabled, policy
+from lanesum import Communicator, RefusedError, TensorError
 from lanesum.torch._delegates import Delegates, Face, no_place
-from lanesum.torch._lanes import Lanes, meeting
+from lanesum.torch._lanes import Lanes, Wish, meeting
 from lanesum.torch._route import Route, label, memory
 from lanesum.torch._table import COLLECTIVES, REFUSED, Runner, unknown
 from lanesum.torch._work import AllWork, HostWork, StreamWork
@@ -48,15 +48,19 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._places: list[Any] = []
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._adopt("cpu")
-        fastest = policy() == "fastest"
-        why = self._join(options, fastest) if enabled() else "the environment turns it off by LANESUM"
-        LOG.info("%s", _line(options, why, fastest))
+        wish, wrong = Wish.read()
+        why = self._join(options, wish)
+        if wrong is not None:
+            raise wrong
+        if options.group_rank == 0:
+            # Whoever asked for lanesum and does not get it is told without asking.
+            LOG.log(logging.INFO if why is None else logging.WARNING, "%s", _line(options, why, wish.fastest))
 
-    def _join(self, options: Any, fastest: bool) -> str | None:
-        name, why = meeting(options.store, options.group_rank, options.group_size)
+    def _join(self, options: Any, wish: Wish) -> str | None:
+        name, why = meeting(options.store, options.group_rank, options.group_size, wish)
         if name is not None:
             self._lanes = Lanes(_title(options), name, options.group_rank, options.group_size, options.timeout)
-            self._route = Route(self._lanes, fastest)
+            self._route = Route(self._lanes, wish.fastest)
         return why
 
     def _adopt(self, device: str) -> None:

@@ -11,10 +11,11 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent import futures
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lanesum import ClosedError, Communicator, ForkedError, Issued, PoisonedError, RendezvousError, _groups
+from lanesum import ClosedError, Communicator, EnvironmentVariableError, ForkedError, Issued, PoisonedError, RendezvousError, _groups, enabled, policy
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -23,15 +24,38 @@ LONGEST = timedelta(days=24)
 MOST_RANKS = 16
 
 
-def meeting(store: Any, rank: int, world: int) -> tuple[str | None, str | None]:
-    """The name that the group's ranks meet by; or None, and why lanesum can't serve the group. All ranks call it."""
+@dataclass(frozen=True)
+class Wish:
+    """What the environment of a rank says."""
+
+    against: str | None
+    """Why lanesum may not run."""
+    fastest: bool
+    """Whether NCCL has what it is predicted to sum faster."""
+
+    @classmethod
+    def read(cls) -> tuple[Wish, EnvironmentVariableError | None]:
+        """The wish, and what is wrong with the environment: then nobody's sums are lanesum's."""
+        try:
+            off = None if enabled() else "the environment turns it off by LANESUM"
+            return cls(off, policy() == "fastest"), None
+        except EnvironmentVariableError as error:
+            return cls(error.cause, False), error
+
+
+def meeting(store: Any, rank: int, world: int, own: Wish) -> tuple[str | None, str | None]:
+    """The name that the group's ranks meet by; or None, and why lanesum can't serve the group. All ranks call it, and get the same."""
     if world > MOST_RANKS:
         return None, f"it has {world} ranks, more than {MOST_RANKS}"
-
-    store.set(f"lanesum/{rank}", json.dumps(_groups.own_word("torch")))
+    store.set(f"lanesum/{rank}", json.dumps((*_groups.own_word("torch"), own.against, own.fastest)))
     words = [json.loads(store.get(f"lanesum/{peer}")) for peer in range(world)]
+    for peer, (_, _, against, _) in enumerate(words):
+        if against is not None:
+            return None, f"rank {peer}: {against}"
+    if len({fastest for _, _, _, fastest in words}) > 1:
+        return None, "the ranks have different policies (LANESUM_POLICY)"
     try:
-        return _groups.meeting([(name, host) for name, host in words]), None
+        return _groups.meeting([(name, host) for name, host, _, _ in words]), None
     except RendezvousError as error:
         return None, error.cause
 
@@ -83,8 +107,8 @@ class Lanes:
         communicator = Communicator(
             self._rank, self._world, name, deadline=self._deadline, engine="auto", device=device.index
         )
-        if communicator.device is None:
-            LOG.info("%s: NCCL runs all for CUDA tensors: %s", self._group, communicator.without_device)
+        if communicator.device is None and self._rank == 0:
+            LOG.warning("%s: NCCL runs all for CUDA tensors: %s", self._group, communicator.without_device)
         return communicator
 
     def serves(self, device: Any) -> bool:

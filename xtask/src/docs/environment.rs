@@ -7,7 +7,7 @@ const HEAD: &str = "\
 
 <!-- Written by `cargo xtask docs` from crates/lanesum/src/environment.rs: change it there. -->
 
-Every variable that lanesum reads. A value is always parsed: none counts by being present.
+Every variable that the library reads. A value is always parsed: none counts by being present.
 ";
 
 const TABLE: &str = "
