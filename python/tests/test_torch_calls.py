@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import lanesum
 import pytest
 from crew import Crew, free_port, grouped
 
@@ -270,3 +272,30 @@ def test_every_function_does_what_gloos_does(crew: Crew) -> None:
     names = sorted(functions() & CALLS.keys())
     for raised in crew.do(beside_gloo, names):
         assert all(line.startswith(LACKING) for line in raised), raised
+
+
+def all_or_none(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        good, gaps = torch.ones(3), torch.ones(8)[::2]
+        with pytest.raises(lanesum.TensorError):
+            dist.group.WORLD.allreduce_coalesced([good, gaps])
+        assert good.tolist() == [1.0] * 3
+        # One order of the elements, though dimensions of one element have other strides.
+        whole = torch.arange(6.0).reshape(3, 2)
+        turned = whole.t()[None] if rank else whole[None].transpose(1, 2)
+        assert turned.stride()[1:] == (1, 2)
+        dist.all_reduce(turned)
+        assert whole.tolist() == [[0, 2], [4, 6], [8, 10]]
+        if rank == 1:
+            time.sleep(3)
+        work = dist.group.WORLD.allreduce_coalesced([torch.ones(3) for _ in range(4)])
+        if rank == 0:
+            started = time.monotonic()
+            with pytest.raises(lanesum.LateError):
+                work.wait(timedelta(seconds=1))
+            assert time.monotonic() - started < 2
+        work.wait()
+
+
+def test_several_tensors_are_one_call(crew: Crew) -> None:
+    crew.do(all_or_none)

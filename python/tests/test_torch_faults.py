@@ -166,6 +166,116 @@ def test_a_forked_child_is_refused(crew: Crew) -> None:
     crew.do(forked)
 
 
+def busy_timeout(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        if rank == 1:
+            time.sleep(1)
+        works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(3)]
+        dist.group.WORLD.set_timeout(timedelta(seconds=30))
+        for work in works:
+            work.wait()
+        assert lanesum.torch.communicators()["cpu"].deadline == 30
+
+
+def test_the_timeout_may_be_set_while_sums_are_under_way(crew: Crew) -> None:
+    crew.do(busy_timeout)
+
+
+def aborted(rank: int, world: int, name: str, port: str) -> list[str]:
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=5))
+    dist.all_reduce(torch.ones(3))
+    dist.barrier()
+    told: list[str] = []
+    if rank == 0:
+        works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(3)]
+        time.sleep(0.3)
+        dist.group.WORLD.abort()
+        for work in works:
+            with pytest.raises(lanesum.Error) as raised:
+                work.wait()
+            told.append(type(raised.value).__name__)
+    else:
+        time.sleep(8)
+    return told
+
+
+def test_what_waits_behind_a_call_that_was_given_up_is_told() -> None:
+    told, _ = ranks.succeeded(ranks.run(2, aborted, str(free_port())))
+    assert told == ["LateError", "ClosedError", "ClosedError"]
+
+
+def aborted_idle(rank: int, world: int, name: str, port: str) -> Any:
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=20))
+    dist.all_reduce(torch.ones(3))
+    dist.barrier()
+    if rank == 0:
+        dist.group.WORLD.abort()
+        time.sleep(5)
+        return None
+    started = time.monotonic()
+    with pytest.raises(lanesum.RankLostError) as raised:
+        dist.all_reduce(torch.ones(3))
+    assert time.monotonic() - started < 4
+    return raised.value.ranks
+
+
+def test_the_peers_of_a_group_that_is_given_up_are_told_at_once() -> None:
+    assert ranks.succeeded(ranks.run(2, aborted_idle, str(free_port()))) == [None, (0,)]
+
+
+def gone(rank: int, world: int, name: str, port: str) -> Any:
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=40))
+    dist.all_reduce(torch.ones(3))
+    dist.barrier()
+    if rank == 0:
+        dist.all_reduce(torch.ones(3), async_op=True)
+        time.sleep(0.3)
+        return "leaves with a sum that nobody waits for"
+    started = time.monotonic()
+    time.sleep(1)
+    with pytest.raises(lanesum.RankLostError):
+        # The first is the one that the other rank has called.
+        for _ in range(2):
+            dist.all_reduce(torch.ones(3))
+    assert time.monotonic() - started < 10
+    return None
+
+
+def test_a_process_ends_though_a_sum_is_under_way() -> None:
+    started = time.monotonic()
+    ranks.succeeded(ranks.run(2, gone, str(free_port())))
+    assert time.monotonic() - started < 25
+
+
+def child_waits(rank: int, world: int, port: str) -> None:
+    with grouped(rank, world, port):
+        dist.all_reduce(torch.ones(3))
+        if rank == 1:
+            time.sleep(2)
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        child = os.fork() if rank == 0 else None
+        if child == 0:
+            signal.alarm(20)
+            refused = 0
+            for use in (work.wait, lambda: dist.group.WORLD.broadcast([torch.ones(2)])):
+                try:
+                    use()
+                except lanesum.ForkedError:
+                    refused += 1
+            dist.group.WORLD.shutdown()
+            os._exit(10 + refused)
+        if child is not None:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 12
+        work.wait()
+
+
+def test_a_forked_child_waits_for_nothing_of_its_parent(crew: Crew) -> None:
+    crew.do(child_waits)
+
+
 def left(rank: int, world: int, name: str, port: str, how: str) -> int:
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=5))

@@ -50,6 +50,7 @@ fn is_call_of(call: &Call, command: &Command) -> bool {
         }
         Call::Barrier { .. } => *command == Command::Barrier,
         Call::Split { .. } => *command == Command::Split,
+        Call::Channel { .. } => *command == Command::Channel,
     }
 }
 
@@ -186,9 +187,11 @@ fn private_and_shared_buffers_name_both_sides() {
 }
 
 fn other_collectives_name_both_sides() {
-    let others = [Command::Barrier, Command::Split];
+    let others = [Command::Barrier, Command::Split, Command::Channel];
     mismatch(
         |round| vec![Command::Reduce(varied(round))],
-        |round| vec![others[round % 2].clone()],
+        |round| vec![others[round % 3].clone()],
     );
+    // Both would make communicators, of other ranks.
+    mismatch(|_| vec![Command::Channel], |round| vec![others[round % 2].clone()]);
 }

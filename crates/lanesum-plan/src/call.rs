@@ -113,10 +113,15 @@ pub enum Call {
         /// The number of this call on its communicator.
         ordinal: u64,
     },
+    /// A second communicator of the same ranks.
+    Channel {
+        /// The number of this call on its communicator.
+        ordinal: u64,
+    },
 }
 
 // The first descriptor word: bits 0-3 the algorithm, 4-5 the operation, 6-7 the dtype, 8-9 the kind of buffer, 10 whether
-// there is a label, 11-12 the kind of call; all others are zero.
+// there is a label, 11-13 the kind of call; all others are zero.
 const OPERATION: u32 = 4;
 const DTYPE: u32 = 6;
 const BUFFERS: u32 = 8;
@@ -125,6 +130,7 @@ const KIND: u32 = 11;
 const KIND_ALL_REDUCE: u64 = 1;
 const KIND_BARRIER: u64 = 2;
 const KIND_SPLIT: u64 = 3;
+const KIND_CHANNEL: u64 = 4;
 
 /// 2^32 divided by the golden ratio, odd.
 const GOLDEN: u32 = 0x9E37_79B1;
@@ -137,7 +143,9 @@ impl Call {
     pub const fn identity(&self) -> CallIdentity {
         match self {
             Call::AllReduce { identity, .. } => *identity,
-            Call::Barrier { ordinal, .. } | Call::Split { ordinal, .. } => CallIdentity::Eager { ordinal: *ordinal },
+            Call::Barrier { ordinal, .. } | Call::Split { ordinal, .. } | Call::Channel { ordinal } => {
+                CallIdentity::Eager { ordinal: *ordinal }
+            }
         }
     }
 
@@ -159,7 +167,7 @@ impl Call {
                 algorithm,
                 identity,
             } => Announced::all_reduce(request, *algorithm, *identity),
-            Call::Barrier { .. } => Announced::of(self.to_words(), self.to_words()),
+            Call::Barrier { .. } | Call::Channel { .. } => Announced::of(self.to_words(), self.to_words()),
             Call::Split { ordinal, .. } => Announced::of(self.to_words(), [KIND_SPLIT << KIND, 0, 0, *ordinal]),
         }
     }
@@ -179,6 +187,7 @@ impl Call {
                 [KIND_BARRIER << KIND | labelled, 0, label, *ordinal]
             }
             Call::Split { color, key, ordinal } => [KIND_SPLIT << KIND, *color, *key, *ordinal],
+            Call::Channel { ordinal } => [KIND_CHANNEL << KIND, 0, 0, *ordinal],
         }
     }
 
@@ -210,6 +219,7 @@ impl Call {
                 key: third,
                 ordinal,
             },
+            KIND_CHANNEL => Call::Channel { ordinal },
             _ => return None,
         };
         (call.to_words() == words).then_some(call)
@@ -302,6 +312,7 @@ impl fmt::Display for Call {
                 write_label(f, *label)?;
                 write!(f, ", call {ordinal}")
             }
+            Call::Channel { ordinal } => write!(f, "channel, call {ordinal}"),
             Call::Split { color, key, ordinal } => write!(f, "split (color {color}, key {key}), call {ordinal}"),
         }
     }

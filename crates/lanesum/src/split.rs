@@ -1,6 +1,6 @@
 //! Communicators made from communicators.
 
-use lanesum_plan::Call;
+use lanesum_plan::{Call, Rank};
 use lanesum_rendezvous::Refusal;
 
 use crate::communicator::Communicator;
@@ -30,28 +30,32 @@ impl Communicator {
         if own == NO_COLOR {
             return Ok(None);
         }
-        let group = group(&calls, own);
-        let Some(rank) = group.iter().position(|&member| member == self.identity.rank.index()) else {
-            return Ok(None);
-        };
+        self.divided(&group(&calls, own), ordinal, own).map(Some)
+    }
+
+    /// The communicator of these ranks, this one among them. `group` tells it from others that come of the same call.
+    fn divided(&self, members: &[usize], ordinal: u64, group: u64) -> Result<Communicator, Error> {
+        let index = self.identity.rank.index();
+        let rank = members.iter().position(|&member| member == index);
+        let rank = rank.ok_or(lanesum_plan::PlanError::RankOutOfRange { index })?;
         let lost = || {
             let lost = self.engine.lost();
-            let rank = group.iter().position(|&member| lost.contains(member))?;
+            let rank = members.iter().position(|&member| lost.contains(member))?;
             Some(Refusal::ParentDied { rank })
         };
         let mut recipe = self.identity.recipe.clone();
         if recipe
             .tree
             .as_ref()
-            .is_some_and(|tree| tree.world().get() != group.len())
+            .is_some_and(|tree| tree.world().get() != members.len())
         {
             recipe.tree = None;
         }
-        recipe.rendezvous = format!("{:016x}-{ordinal}-{own}", self.identity.token);
+        recipe.rendezvous = format!("{:016x}-{ordinal}-{group}", self.identity.token);
         recipe.rank = rank;
-        recipe.world = group.len();
+        recipe.world = members.len();
         recipe.deadline = Some(self.deadline());
-        setup::join(recipe, &lost).map(Some)
+        setup::join(recipe, &lost)
     }
 
     #[doc(alias = "dup")]
@@ -61,15 +65,12 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn channel(&self) -> Result<Communicator, Error> {
-        let key = u32::try_from(self.identity.rank.index()).unwrap_or(0);
-        let channel = self.split(Some(0), key)?;
-        // A rank that gives a colour is in its group.
-        channel.ok_or_else(|| {
-            lanesum_plan::PlanError::RankOutOfRange {
-                index: self.identity.rank.index(),
-            }
-            .into()
-        })
+        self.usable()?;
+        let ordinal = self.next_ordinal();
+        // A call of its own: a rank that splits meanwhile is found out.
+        self.engine.gather_calls(&Call::Channel { ordinal })?;
+        let members: Vec<usize> = self.identity.world.ranks().map(Rank::index).collect();
+        self.divided(&members, ordinal, 0)
     }
 }
 
@@ -80,7 +81,7 @@ fn group(calls: &[Call], own: u64) -> Vec<usize> {
         .enumerate()
         .filter_map(|(rank, call)| match call {
             Call::Split { color, key, .. } if *color == own => Some((*key, rank)),
-            Call::Split { .. } | Call::AllReduce { .. } | Call::Barrier { .. } => None,
+            Call::Split { .. } | Call::AllReduce { .. } | Call::Barrier { .. } | Call::Channel { .. } => None,
         })
         .collect();
     group.sort_unstable();

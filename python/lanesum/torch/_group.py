@@ -8,6 +8,7 @@ asks Python for; where that asks for none, the call goes to the backends that ar
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,7 +20,7 @@ from lanesum.torch._delegates import Delegates, Face, no_place
 from lanesum.torch._lanes import Lanes, Wish, meeting
 from lanesum.torch._route import Route, label, memory
 from lanesum.torch._table import COLLECTIVES, REFUSED, Runner, unknown
-from lanesum.torch._work import AllWork, HostWork, StreamWork
+from lanesum.torch._work import AllWork, HostWork, StreamWork, refuse_children
 
 torch: Any = import_module("torch")
 dist: Any = import_module("torch.distributed")
@@ -34,6 +35,7 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         # Without the store, which torch's C++ does not take from Python in all versions.
         super().__init__(options.group_rank, options.group_size)
         self._store = options.store
+        self._process = os.getpid()
         # The store may have carried a group of this name before, whose words are still there.
         turn = options.store.add(f"lanesum/turns/{options.group_rank}", 1)
         options.store = dist.PrefixStore(f"lanesum/{turn}/", options.store)
@@ -89,18 +91,20 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
             arguments = (tensors,) if opts is None else (tensors, opts)
             return self._delegated(name, *arguments, **words)
         asynchronous = getattr(opts, "asyncOp", True)
+        # Before anything is summed: a tensor that is refused leaves all of them as they are.
+        dense = [None if word is None else memory(tensor) for tensor, word in zip(tensors, ours, strict=True)]
         works = [
             self._delegated("allreduce", [tensor], _options(op))
             if word is None
-            else self._lanesum(name, tensor, word, asynchronous)
-            for tensor, word in zip(tensors, ours, strict=True)
+            else self._lanesum(name, (tensor, lies), word, asynchronous)
+            for tensor, lies, word in zip(tensors, dense, ours, strict=True)
         ]
         return works[0] if len(works) == 1 else AllWork(works, list(tensors))
 
-    def _lanesum(self, name: str, tensor: Any, op: Any, asynchronous: bool) -> Any:
+    def _lanesum(self, name: str, tensor_and_memory: tuple[Any, Any], op: Any, asynchronous: bool) -> Any:
         assert self._lanes is not None
-        dense, mark = memory(tensor), label(tensor)
-        work: Any
+        tensor, dense = tensor_and_memory
+        mark, work = label(tensor), None
         if tensor.device.type == "cuda":
             work = StreamWork(self._lanes.check, self._lanes.on_stream(dense, op, mark), tensor, asynchronous)
         else:
@@ -119,6 +123,7 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._delegated("barrier", options)
 
     def _delegated(self, name: str, *arguments: Any, **words: Any) -> Any:
+        refuse_children(self._process)
         place = torch.device("cpu") if COLLECTIVES[name] is Runner.GLOO else _device((arguments, words))
         device = str(place.type)
         # Here, as not all ranks may come to the call that must know.
@@ -186,11 +191,16 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._lanes.set_timeout(timeout)
 
     def shutdown(self) -> None:
+        if os.getpid() != self._process:
+            # It is the parent's.
+            return
         if self._lanes is not None:
             self._lanes.close()
         self._delegates.end("shutdown")
 
     def abort(self) -> None:
+        if os.getpid() != self._process:
+            return
         if self._lanes is not None:
             self._lanes.abandon()
         self._delegates.end("abort")

@@ -5,17 +5,20 @@ All ranks make the same calls, so they join together, and a group that never sum
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from lanesum import ClosedError, Communicator, EnvironmentVariableError, ForkedError, Issued, PoisonedError, RendezvousError, _groups, enabled, policy
+from lanesum import ClosedError, Communicator, EnvironmentVariableError, FaultError, Issued, PoisonedError, RendezvousError, _groups, enabled, policy
+from lanesum.torch._work import refuse_children
 
 LOG = logging.getLogger("lanesum.torch")
 
@@ -60,6 +63,38 @@ def meeting(store: Any, rank: int, world: int, own: Wish) -> tuple[str | None, s
         return None, error.cause
 
 
+class Worker:
+    """A thread that does one piece of work after the other. Nobody waits for it when the process ends: its peers are told by that."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[futures.Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="lanesum", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], None]) -> futures.Future[None]:
+        future: futures.Future[None] = futures.Future()
+        self._work.put((future, work))
+        return future
+
+    def leave(self) -> None:
+        """Lets the thread end behind what was submitted."""
+        self._work.put(None)
+
+    def end(self) -> None:
+        """Waits for all that was submitted."""
+        self.leave()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for future, work in iter(self._work.get, None):
+            try:
+                work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+
 class Lanes:
     """Joins and calls the communicators, one call at a time; asynchronous ones of the host on a thread, in their order."""
 
@@ -68,7 +103,7 @@ class Lanes:
         self._deadline = min(timeout, LONGEST).total_seconds()
         self._communicators: dict[str, Communicator] = {}
         self._lock = threading.RLock()
-        self._thread: futures.ThreadPoolExecutor | None = None
+        self._worker: Worker | None = None
         self._last: futures.Future[None] | None = None
         self._closed = False
         self._process = os.getpid()
@@ -92,12 +127,7 @@ class Lanes:
 
     def _refuse_children(self) -> None:
         # A forked child has neither the thread nor, perhaps, the lock.
-        if os.getpid() != self._process:
-            raise ForkedError(
-                "this process is a forked child; the process group belongs to its parent",
-                "start processes by spawn, and make a group there",
-                "forked",
-            )
+        refuse_children(self._process)
 
     def _joined(self, device: Any) -> Communicator:
         name = f"{self._name}-{device.type}"
@@ -136,46 +166,63 @@ class Lanes:
 
         self._refuse_children()
         with self._lock:
-            if asynchronous or (self._last is not None and not self._last.done()):
-                self._last = self._behind(work)
-                return self._last
+            if not self._closed and (asynchronous or not self._idle()):
+                return self._behind(work)
             work()
         return None
 
     def _behind(self, work: Callable[[], None]) -> futures.Future[None]:
-        if self._closed:
-            work()
-        if self._thread is None:
-            self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="lanesum")
-        return self._thread.submit(work)
+        if self._worker is None:
+            self._worker = Worker()
+        self._last = self._worker.submit(work)
+        return self._last
 
     def set_timeout(self, timeout: timedelta) -> None:
-        with self._lock:
-            self._deadline = min(timeout, LONGEST).total_seconds()
-            if self._last is not None:
-                # A communicator has one caller at a time. What the call raises is its waiter's.
-                futures.wait([self._last])
+        """For calls to come. Waits for none."""
+
+        def change() -> None:
             for communicator in self._communicators.values():
                 communicator.deadline = self._deadline
+
+        self._refuse_children()
+        with self._lock:
+            self._deadline = min(timeout, LONGEST).total_seconds()
+            # A communicator has one caller at a time.
+            if self._closed or self._idle():
+                change()
+            else:
+                self._behind(change)
+
+    def _idle(self) -> bool:
+        return self._last is None or self._last.done()
 
     def close(self) -> None:
         """Leaves, behind all that was called. Doing so again has no effect, nor has it in a forked child."""
         if os.getpid() != self._process:
             return
-        if self._thread is not None:
-            self._thread.shutdown()
+        if self._worker is not None:
+            self._worker.end()
         with self._lock:
             self._closed = True
-            for communicator in self._communicators.values():
-                try:
-                    communicator.close()
-                except PoisonedError:
-                    # The call that failed has said so.
-                    pass
+            self._leave(self._communicators)
 
+    def _leave(self, which: Iterable[str]) -> None:
+        for kind in which:
+            # The call that failed has said so.
+            with contextlib.suppress(FaultError, PoisonedError):
+                self._communicators[kind].close()
 
     def abandon(self) -> None:
-        """Leaves without waiting for anybody: what is under way ends by itself, at its deadline at the latest."""
+        """Leaves without waiting for anybody. The call that is under way ends by itself, at its deadline at the latest; those behind it raise."""
+        if os.getpid() != self._process:
+            return
         self._closed = True
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._worker is not None:
+            self._worker.leave()
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._idle():
+                    # Its peers learn of it at once. A GPU's would wait for what is on its streams.
+                    self._leave(kind for kind in self._communicators if kind == "cpu")
+            finally:
+                self._lock.release()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from concurrent import futures
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from lanesum import Issued, LateError
+from lanesum import ForkedError, Issued, LateError
 
 # Not by statements: the package is typed and tested where there is no torch.
 torch: Any = import_module("torch")
@@ -18,15 +20,28 @@ dist: Any = import_module("torch.distributed")
 _FOREVER = timedelta(0)
 
 
+def refuse_children(process: int) -> None:
+    """Raises in a process that is not this one but forked of it."""
+    if os.getpid() != process:
+        raise ForkedError(
+            "this process is a forked child; the process group belongs to its parent",
+            "start processes by spawn, and make a group there",
+            "forked",
+        )
+
+
 class HostWork(dist.Work):  # type: ignore[misc]
     """A sum in the memory of the host: done already, or to be done by the group's thread."""
 
     def __init__(self, tensors: list[Any], pending: futures.Future[None] | None = None) -> None:
         super().__init__()
         self._tensors, self._pending = tensors, pending
+        self._process = os.getpid()
 
     def wait(self, timeout: timedelta = _FOREVER) -> bool:
         if self._pending is not None:
+            if not self._pending.done():
+                refuse_children(self._process)
             seconds = timeout.total_seconds()
             if not futures.wait([self._pending], seconds if seconds > 0 else None).done:
                 raise LateError(
@@ -110,8 +125,12 @@ class AllWork(dist.Work):  # type: ignore[misc]
         self._works, self._tensors = works, tensors
 
     def wait(self, timeout: timedelta = _FOREVER) -> bool:
-        # Of torch's own, not all take a timeout of zero for none.
-        return all([work.wait(timeout) if timeout > _FOREVER else work.wait() for work in self._works])
+        if timeout <= _FOREVER:
+            # Of torch's own, not all take a timeout of zero for none.
+            return all([work.wait() for work in self._works])
+        end = time.monotonic() + timeout.total_seconds()
+        # What is left, and a moment for work that is done.
+        return all([work.wait(timedelta(seconds=max(end - time.monotonic(), 0.001))) for work in self._works])
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)

@@ -22,7 +22,7 @@ fn is_call_of(call: &Call, shape: &Shape) -> bool {
             };
             request.buffers == Buffers::Device && *shape == called
         }
-        Call::Barrier { .. } | Call::Split { .. } => false,
+        Call::Barrier { .. } | Call::Split { .. } | Call::Channel { .. } => false,
     }
 }
 

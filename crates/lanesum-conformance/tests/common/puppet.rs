@@ -55,6 +55,8 @@ pub enum Command {
     ReduceUntilError(Shape),
     Barrier,
     Split,
+    /// `channel`.
+    Channel,
     /// Forks a child that tries everything; with `stay` it lives on.
     Fork {
         stay: bool,
@@ -183,6 +185,7 @@ fn obey(command: &Command, slot: &mut Option<Communicator>) -> Did {
         Command::Device(calls) => device_calls::make(communicator, calls),
         Command::Barrier => done(communicator.barrier().map(drop)),
         Command::Split => done(communicator.split(Some(0), 0).map(drop)),
+        Command::Channel => done(communicator.channel().map(drop)),
         Command::Fork { stay } => fork_and_try(slot, *stay),
     }
 }

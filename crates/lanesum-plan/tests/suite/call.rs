@@ -24,6 +24,7 @@ fn any_call() -> impl Strategy<Value = Call> {
                 identity: CallIdentity::from_word(ordinal)
             }),
         (label, ordinal.clone()).prop_map(|(label, ordinal)| Call::Barrier { label, ordinal }),
+        ordinal.clone().prop_map(|ordinal| Call::Channel { ordinal }),
         (any::<u64>(), any::<u64>(), ordinal).prop_map(|(color, key, ordinal)| Call::Split { color, key, ordinal }),
     ]
 }
@@ -120,7 +121,7 @@ fn every_code_word_is_a_call_or_refused() {
     let known = (0..1 << 16)
         .filter(|code| Call::from_words([*code, 0, 0, 0]).is_some())
         .count();
-    assert_eq!(known, 3 * 3 * 3 * 2 * 6 + 2 + 1);
+    assert_eq!(known, 3 * 3 * 3 * 2 * 6 + 2 + 1 + 1);
     assert_eq!(Call::from_words([u64::MAX; 4]), None);
     assert_eq!(Call::from_words([0; 4]), None);
 }
@@ -240,6 +241,7 @@ fn codes_and_counts_together_never_collide() {
             key: 2,
             ordinal: 0,
         },
+        Call::Channel { ordinal: 0 },
     ];
     assert_eq!(collisions((0..1000).flat_map(all_codes).chain(headers)), 0);
 }
@@ -293,4 +295,5 @@ fn people_can_read_a_call() {
         .to_string(),
         "split (color 1, key 0), call 9"
     );
+    assert_eq!(Call::Channel { ordinal: 3 }.to_string(), "channel, call 3");
 }
