@@ -147,6 +147,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[lanesum.Error], str]] = {
         lanesum.TensorError,
         "protocol",
     ),
+    "more than a process has": (
+        lambda: Lying(typestr="<f4", shape=(2**60,), data=(64, False)),
+        lanesum.TensorError,
+        "too_large",
+    ),
     "null": (lambda: Lying(typestr="<f4", shape=(1,), data=(0, False)), lanesum.TensorError, "null"),
 }
 
@@ -255,6 +260,8 @@ def test_what_no_rank_can_be() -> None:
     ]:
         with pytest.raises(ValueError, match=match):
             lanesum.Communicator(rank, world, name)
+    with pytest.raises(ValueError, match="`name` can't be written in UTF-8; hint"):
+        lanesum.Communicator(0, 1, "\ud800")
     for words in [("0", 1, "x"), (0, None, "x"), (0, 1, 7)]:
         with pytest.raises(TypeError, match="`(rank|world|name)` is .*hint"):
             lanesum.Communicator(*words)  # type: ignore[arg-type]

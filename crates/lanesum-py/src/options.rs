@@ -5,7 +5,7 @@ use std::time::Duration;
 use lanesum::{Builder, Bytes};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt};
+use pyo3::types::{PyDict, PyInt, PyString};
 
 use crate::error::exception;
 use crate::tensor::type_name;
@@ -82,7 +82,7 @@ pub fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     })?;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         PyValueError::new_err(format!(
-            "a deadline of {seconds} s can't be counted; hint: give seconds, from 0.001 to 24 days"
+            "a deadline of {seconds:?} s can't be counted; hint: give seconds, from 0.001 to 24 days"
         ))
     })
 }
@@ -147,6 +147,9 @@ fn text(value: &Bound<'_, PyAny>, name: &str) -> PyResult<String> {
 }
 
 fn no_text(value: &Bound<'_, PyAny>, name: &str) -> PyErr {
+    if value.is_instance_of::<PyString>() {
+        return PyValueError::new_err(format!("`{name}` can't be written in UTF-8; hint: give other letters"));
+    }
     let found = type_name(value);
     PyTypeError::new_err(format!("`{name}` is text, not a {found}; hint: give a str"))
 }

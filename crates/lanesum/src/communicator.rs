@@ -185,6 +185,10 @@ impl Communicator {
         if bytes > 0 && (raw.input.is_null() || raw.output.is_null()) {
             return Err(Refused::Null { elements }.into());
         }
+        let beyond = |address: usize| address.checked_add(bytes).is_none_or(|end| end > ADDRESS_SPACE);
+        if beyond(raw.input.addr()) || beyond(raw.output.addr()) {
+            return Err(Refused::TooLarge { elements }.into());
+        }
         if raw.input.addr() != raw.output.addr() && raw.input.addr().abs_diff(raw.output.addr()) < bytes {
             return Err(Refused::Overlap.into());
         }
@@ -452,6 +456,9 @@ impl Drop for Communicator {
         }
     }
 }
+
+/// Where the memory of processes ends on every processor and GPU that is served.
+const ADDRESS_SPACE: usize = 1 << 56;
 
 /// A deadline that can be counted and is not zero.
 pub(crate) fn checked_deadline(deadline: Duration) -> Result<Duration, Refused> {
