@@ -33,7 +33,7 @@ class _Options(TypedDict, total=False):
     staging: int | None
     """Bytes that a rank posts to its peers at once, a multiple of 4096 (default 1 MiB)."""
     shared_capacity: int | None
-    """Bytes of each rank's arena for shared buffers (default 4 MiB). The package has no shared buffers yet."""
+    """Bytes of each rank's arena for shared buffers (default 4 MiB). Python has no shared buffers: they would be no faster."""
     tree: str | None
     """Pins the order of combination, as `(0+1)+(2+3)`."""
     isa: str | None
