@@ -75,3 +75,10 @@ def fails_on(this: bool) -> AbstractContextManager[Any]:
         error = OSError("no such luck")
         stack.enter_context(mock.patch("lanesum.engines._join._communicator", side_effect=error))
     return stack
+
+
+def one_line(told: list[dict[str, Any]], case: str) -> tuple[Any, str]:
+    """What the ranks returned, alike, and the only line, of rank 0."""
+    (first, lines), (second, none) = (each[case] for each in told)
+    assert first == second and len(lines) == 1 and not none, told
+    return first, lines[0]

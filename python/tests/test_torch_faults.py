@@ -205,6 +205,18 @@ def test_what_waits_behind_a_call_that_was_given_up_is_told() -> None:
     assert told == ["LateError", "ClosedError", "ClosedError"]
 
 
+def test_work_that_comes_when_the_thread_leaves_ends() -> None:
+    from lanesum.torch._lanes import Worker
+
+    worker, done = Worker(), list[int]()
+    first = worker.submit(lambda: done.append(1))
+    worker.end()
+    first.result(timeout=5)
+    with pytest.raises(lanesum.ClosedError, match="destroyed; hint"):
+        worker.submit(lambda: done.append(2)).result(timeout=5)
+    assert done == [1]
+
+
 def aborted_idle(rank: int, world: int, name: str, port: str) -> Any:
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("lanesum", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=20))

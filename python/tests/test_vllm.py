@@ -17,7 +17,7 @@ from unittest import mock
 import engines_check
 import pytest
 import ranks
-from engines import Lines, Taker, addresses, entry_point, fails_on, group_of
+from engines import Lines, Taker, addresses, entry_point, fails_on, group_of, one_line
 
 if find_spec("vllm") is None:
     pytest.skip("vLLM is not installed; `cargo xtask engines` installs it", allow_module_level=True)
@@ -202,13 +202,6 @@ def is_lost(rank: int, world: int) -> Any:
 @pytest.fixture(scope="module")
 def told() -> list[dict[str, Any]]:
     return ranks.succeeded(ranks.run(2, all_cases, addresses()))
-
-
-def one_line(told: list[dict[str, Any]], case: str) -> tuple[Any, str]:
-    """What the ranks returned, alike, and the only line, of rank 0."""
-    (first, lines), (second, none) = (each[case] for each in told)
-    assert first == second and len(lines) == 1 and not none, told
-    return first, lines[0]
 
 
 def test_longer_messages_are_vllms_on_all_ranks_alike(told: list[dict[str, Any]]) -> None:

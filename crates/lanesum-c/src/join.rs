@@ -43,19 +43,13 @@ pub unsafe extern "C" fn lanesum_join(
     communicator: *mut *mut Communicator,
     error: *mut *mut Error,
 ) -> Status {
-    let work = || {
-        // SAFETY: by the head of lanesum.h.
-        let place = unsafe { Place::of_handle(communicator, "communicator") }?;
-        version::fits(abi)?;
+    let who = || {
         // SAFETY: by the head of lanesum.h.
         let name = unsafe { text(name, "name") }?;
-        let builder = Builder::new(rank as usize, world as usize, name);
-        // SAFETY: by the head of lanesum.h.
-        place.hand_over(unsafe { join(builder, options) }?);
-        Ok(())
+        Ok(Builder::new(rank as usize, world as usize, name))
     };
     // SAFETY: by the head of lanesum.h.
-    unsafe { answer(error, work) }
+    unsafe { joined(abi, who, options, communicator, error) }
 }
 
 /// Joins the ranks that a launcher started, who are told by their environment (docs/environment.md): those of torchrun, Open MPI, MPICH,
@@ -70,12 +64,27 @@ pub unsafe extern "C" fn lanesum_join_from_env(
     communicator: *mut *mut Communicator,
     error: *mut *mut Error,
 ) -> Status {
+    // SAFETY: by the head of lanesum.h.
+    unsafe { joined(abi, || Ok(Builder::from_env()?), options, communicator, error) }
+}
+
+/// Joins as whoever `who` says.
+///
+/// # Safety
+/// As the head of lanesum.h has it.
+unsafe fn joined(
+    abi: u32,
+    who: impl FnOnce() -> Result<Builder, Failure>,
+    options: *const Options,
+    communicator: *mut *mut Communicator,
+    error: *mut *mut Error,
+) -> Status {
     let work = || {
         // SAFETY: by the head of lanesum.h.
         let place = unsafe { Place::of_handle(communicator, "communicator") }?;
         version::fits(abi)?;
         // SAFETY: by the head of lanesum.h.
-        place.hand_over(unsafe { join(Builder::from_env()?, options) }?);
+        place.hand_over(unsafe { join(who()?, options) }?);
         Ok(())
     };
     // SAFETY: by the head of lanesum.h.

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::time::Duration;
 
-use lanesum::{Counters, Rank};
+use lanesum::{Counters, Explanation, Rank};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -60,10 +60,29 @@ pub unsafe extern "C" fn lanesum_explain(
     text: *mut *mut c_char,
     error: *mut *mut Error,
 ) -> Status {
+    // SAFETY: by the head of lanesum.h.
+    unsafe {
+        explained(communicator, call, text, error, |explanation| {
+            Ok(explanation.to_string())
+        })
+    }
+}
+
+/// The decision for a call, worded.
+///
+/// # Safety
+/// As the head of lanesum.h has it.
+unsafe fn explained(
+    communicator: *const Communicator,
+    call: *const Call,
+    text: *mut *mut c_char,
+    error: *mut *mut Error,
+    word: impl FnOnce(&Explanation) -> Result<String, Failure>,
+) -> Status {
     let report = |communicator: &lanesum::Communicator| {
         // SAFETY: by the head of lanesum.h.
         let request = unsafe { Call::request(call) }?;
-        Ok(communicator.explain(&request).to_string())
+        word(&communicator.explain(&request))
     };
     // SAFETY: by the head of lanesum.h.
     unsafe { told(communicator, text, error, report) }
@@ -78,13 +97,8 @@ pub unsafe extern "C" fn lanesum_explain_json(
     text: *mut *mut c_char,
     error: *mut *mut Error,
 ) -> Status {
-    let report = |communicator: &lanesum::Communicator| {
-        // SAFETY: by the head of lanesum.h.
-        let request = unsafe { Call::request(call) }?;
-        written(&communicator.explain(&request))
-    };
     // SAFETY: by the head of lanesum.h.
-    unsafe { told(communicator, text, error, report) }
+    unsafe { explained(communicator, call, text, error, written) }
 }
 
 /// Tells what ran so far and how long each peer was waited for, in seconds, by rank: JSON with `calls`, `chunks`, `bytes`, `by_algorithm`,

@@ -9,8 +9,8 @@ use lanesum_plan::NcclWishes;
 
 mod switch;
 
-pub(crate) use switch::on;
-pub use switch::{SWITCH, enabled, policy};
+pub(crate) use switch::{DEADLINES, on};
+pub use switch::{SWITCH, deadline, enabled, policy};
 
 /// One variable that lanesum reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +69,9 @@ pub const VARIABLES: &[Variable] = &[
         "any text that is not empty, the same on all ranks and used by no other job of this user",
     ),
     variable(
-        "LANESUM_DEADLINE_MS",
+        switch::DEADLINE,
         "longest wait in milliseconds, for set-up and for each call, where the program does not say another (default 30000; in vLLM and SGLang for each call, default 600000; in torch.distributed the timeout of the group counts); on GPUs a wait for a share of the sum may last an eighth more, 500 at most",
-        MILLISECONDS,
+        switch::MILLISECONDS,
     ),
     variable(
         "MASTER_PORT",
@@ -428,34 +428,6 @@ fn number(lookup: Lookup<'_>, name: &'static str, least: usize) -> Result<Option
                 expected,
             })
         }
-    }
-}
-
-/// Deadlines that can be counted: 1 ms to 24 days, as everywhere.
-pub(crate) const DEADLINES: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_millis(LONGEST_MS);
-const LONGEST_MS: u64 = 24 * 24 * 3600 * 1000;
-const MILLISECONDS: &str = "a number of milliseconds from 1 to 2073600000 (24 days)";
-
-/// The longest wait that the user asks for, if any. `lookup` gives a variable's value, as `std::env::var_os` does.
-///
-/// # Errors
-/// [`EnvironmentError::Invalid`]: the value is no number of milliseconds, or out of range.
-pub fn deadline(lookup: Lookup<'_>) -> Result<Option<Duration>, EnvironmentError> {
-    let name = "LANESUM_DEADLINE_MS";
-    let Some(value) = lookup(name) else { return Ok(None) };
-    let value = value.to_string_lossy();
-    let millis = value
-        .parse()
-        .ok()
-        .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
-    match millis.map(Duration::from_millis) {
-        Some(deadline) if DEADLINES.contains(&deadline) => Ok(Some(deadline)),
-        Some(_) | None => Err(EnvironmentError::Invalid {
-            name,
-            value: value.into_owned(),
-            expected: MILLISECONDS,
-        }),
     }
 }
 

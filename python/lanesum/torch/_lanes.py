@@ -63,22 +63,37 @@ def meeting(store: Any, rank: int, world: int, own: Wish) -> tuple[str | None, s
         return None, error.cause
 
 
+def closed() -> ClosedError:
+    return ClosedError(
+        "the process group is destroyed", "call torch.distributed.init_process_group() again", "closed"
+    )
+
+
 class Worker:
     """A thread that does one piece of work after the other. Nobody waits for it when the process ends: its peers are told by that."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[tuple[futures.Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._leaves = False
         self._thread = threading.Thread(target=self._run, name="lanesum", daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[], None]) -> futures.Future[None]:
+        """Does the work behind all that was submitted; where the thread leaves, it ends with an error at once."""
         future: futures.Future[None] = futures.Future()
-        self._work.put((future, work))
+        with self._lock:
+            if self._leaves:
+                future.set_exception(closed())
+            else:
+                self._work.put((future, work))
         return future
 
     def leave(self) -> None:
         """Lets the thread end behind what was submitted."""
-        self._work.put(None)
+        with self._lock:
+            self._leaves = True
+            self._work.put(None)
 
     def end(self) -> None:
         """Waits for all that was submitted."""
@@ -118,9 +133,7 @@ class Lanes:
         self._refuse_children()
         with self._lock:
             if self._closed:
-                raise ClosedError(
-                    "the process group is destroyed", "call torch.distributed.init_process_group() again", "closed"
-                )
+                raise closed()
             if device.type not in self._communicators:
                 self._communicators[device.type] = self._joined(device)
             return self._communicators[device.type]

@@ -1,4 +1,6 @@
-//! What the user tells all programs that use lanesum at once: whether it runs at all, and what engines ask of it.
+//! What the user tells all programs that use lanesum at once: whether it runs at all, how long it waits, and what engines ask of it.
+
+use std::time::Duration;
 
 use lanesum_plan::Preference;
 
@@ -10,6 +12,9 @@ pub(super) const SWITCH_VALUES: &str = "0, off, false or no to turn it off; 1, o
 /// The variable that says what may carry messages where an engine or torch.distributed leaves it to lanesum.
 pub(super) const POLICY: &str = "LANESUM_POLICY";
 pub(super) const POLICY_VALUES: &str = "exact or fastest; empty counts as not set";
+
+/// The variable of the longest wait.
+pub(super) const DEADLINE: &str = "LANESUM_DEADLINE_MS";
 
 /// Whether the user lets lanesum run: not where `LANESUM` is 0. `lookup` gives a variable's value, as `std::env::var_os` does.
 ///
@@ -47,6 +52,34 @@ pub fn policy(lookup: Lookup<'_>) -> Result<Option<Preference>, EnvironmentError
         "fastest" => Some(Preference::Fastest),
         _ => None,
     })
+}
+
+/// Deadlines that can be counted: 1 ms to 24 days, as everywhere.
+pub(crate) const DEADLINES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(LONGEST_MS);
+const LONGEST_MS: u64 = 24 * 24 * 3600 * 1000;
+/// What the deadline may be.
+pub(super) const MILLISECONDS: &str = "a number of milliseconds from 1 to 2073600000 (24 days)";
+
+/// The longest wait that the user asks for, if any. `lookup` gives a variable's value, as `std::env::var_os` does.
+///
+/// # Errors
+/// [`EnvironmentError::Invalid`]: the value is no number of milliseconds, or out of range.
+pub fn deadline(lookup: Lookup<'_>) -> Result<Option<Duration>, EnvironmentError> {
+    let Some(value) = lookup(DEADLINE) else { return Ok(None) };
+    let value = value.to_string_lossy();
+    let millis = value
+        .parse()
+        .ok()
+        .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+    match millis.map(Duration::from_millis) {
+        Some(deadline) if DEADLINES.contains(&deadline) => Ok(Some(deadline)),
+        Some(_) | None => Err(EnvironmentError::Invalid {
+            name: DEADLINE,
+            value: value.into_owned(),
+            expected: MILLISECONDS,
+        }),
+    }
 }
 
 /// A variable that has one of a few words, in letters of either case.
