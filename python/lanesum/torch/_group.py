@@ -83,6 +83,8 @@ class LanesumGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self._sum("allreduce_coalesced", tensors, opts, words)
 
     def _sum(self, name: str, tensors: list[Any], opts: Any, words: dict[str, Any]) -> Any:
+        # Before anything of torch's is asked: of its locks a forked child may have some that nobody opens.
+        refuse_children(self._process)
         # torch has it with options, and with an operation in their place.
         op = getattr(opts, "reduceOp", words.get("op", opts))
         op = dist.ReduceOp.SUM if op is None else op
